@@ -1,0 +1,1 @@
+"""The judge: drives a remote MCP server and judges what came back."""

@@ -1,0 +1,1 @@
+"""The reference server: ECB euro reference rates behind four gates."""

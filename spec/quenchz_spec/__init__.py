@@ -1,0 +1,1 @@
+"""The law: four invariants of remote MCP servers as executable properties."""

@@ -1,0 +1,1 @@
+"""Hypothesis strategies of the law."""
