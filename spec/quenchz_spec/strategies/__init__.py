@@ -1,1 +1,1 @@
-"""Hypothesis strategies of the law."""
+"""Hypothesis strategies of the law: plural nouns, plain data, tested in tests/generators."""

@@ -1,0 +1,164 @@
+"""One place per requirement: its id, level, norm, claim, cost and control, and the property that judges it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+LAW = "quenchz-1"
+"""The release of the law: the frozen set of ids in spec/requirements/quenchz-1.toml."""
+
+
+class Level(enum.Enum):
+    """How binding a requirement is, and so what a violation means."""
+
+    MUST = "must"
+    QUENCHZ = "quenchz"
+    SHOULD = "should"
+    OBSERVE = "observe"
+
+
+class Invariant(enum.Enum):
+    """The four invariants, in the order a reader meets them; the value is the middle of the ids."""
+
+    AUDIENCE = "AUD"
+    DENIALS = "DEN"
+    RESERVES = "RSV"
+    CERTIFICATES = "CRT"
+
+    @property
+    def word(self) -> str:
+        """The word that selects the invariant on a command line."""
+        return self.name.lower()
+
+    @property
+    def title(self) -> str:
+        """The invariant as a heading."""
+        return {
+            Invariant.AUDIENCE: "audience equality",
+            Invariant.DENIALS: "byte-identical denials",
+            Invariant.RESERVES: "reserve guarantees",
+            Invariant.CERTIFICATES: "certificate totality",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A sentence of a standard, quoted, and where it stands."""
+
+    source: str
+    quote: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of an attack table: the phrase a report shows, the plain data the property gets, the verdicts.
+
+    `must` is what the norms alone demand of this row; "either" where they permit both outcomes. `quenchz` is what the
+    requirement demands at its own level.
+    """
+
+    words: str
+    value: Any
+    must: str = "refused"
+    quenchz: str = "refused"
+
+
+Property = Callable[..., None]
+P = TypeVar("P", bound=Property)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """What one property of the law demands, and everything a reader needs to judge the demand itself."""
+
+    id: str
+    level: Level
+    claim: str
+    norm: Norm
+    cost: str
+    control: str
+    check: Property
+    contrary: Norm | None = None
+    rows: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    argument: str = "row"
+
+    @property
+    def invariant(self) -> Invariant:
+        """The invariant this requirement belongs to."""
+        return Invariant(self.id.split("-")[1])
+
+    @property
+    def number(self) -> int:
+        """The number within the invariant; never reused."""
+        return int(self.id.rsplit("-", 1)[1])
+
+    @property
+    def name(self) -> str:
+        """The name of the property, which states the claim as a fact."""
+        return self.check.__name__
+
+
+_REGISTRY: dict[str, Requirement] = {}
+
+
+class LawError(ValueError):
+    """The law itself is ill-formed: an id twice, a level that a row contradicts, a property without a control."""
+
+
+def requirement(
+    id: str,  # noqa: A002 - the word of the law for it
+    *,
+    level: Level,
+    claim: str,
+    norm: Norm,
+    cost: str,
+    control: str,
+    contrary: Norm | None = None,
+    rows: Mapping[str, Row] | None = None,
+    argument: str = "row",
+) -> Callable[[P], P]:
+    """Mark a property as the check of one requirement.
+
+    Each row of `rows` is run once before anything is drawn: its value is given to the property as `argument`.
+
+    Raises:
+        LawError: the id is taken, a text is empty, or a MUST has a row on which the norms permit both outcomes.
+    """
+    texts = {"claim": claim, "norm": norm.quote, "cost": cost, "control": control}
+    if empty := [name for name, text in texts.items() if not text.strip()]:
+        raise LawError(f"{id} states no {', '.join(empty)}")
+    either = [name for name, row in (rows or {}).items() if row.must == "either"]
+    if level is Level.MUST and either:
+        raise LawError(f"{id} is a MUST, yet the norms permit both outcomes on {either}")
+
+    def mark(check: P) -> P:
+        if id in _REGISTRY and _REGISTRY[id].name != check.__name__:
+            raise LawError(f"{id} is the id of both {_REGISTRY[id].name} and {check.__name__}")
+        _REGISTRY[id] = Requirement(
+            id=id,
+            level=level,
+            claim=claim,
+            norm=norm,
+            cost=cost,
+            control=control,
+            check=check,
+            contrary=contrary,
+            rows=rows or {},
+            argument=argument,
+        )
+        check.quenchz_id = id  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def law() -> list[Requirement]:
+    """Return every requirement of this release, by invariant and number."""
+    # Imported here: the properties import this module.
+    from quenchz_spec import test_audience, test_certificates, test_denials, test_reserves  # noqa: F401
+
+    order = list(Invariant)
+    return sorted(_REGISTRY.values(), key=lambda r: (order.index(r.invariant), r.number))

@@ -1,0 +1,85 @@
+"""URIs near the resource under test, as recipes.
+
+A recipe says how to write a URI relative to the resource identifier (RFC 8707 §2), so that an example shrinks to a
+phrase ("ours plus '/admin'") and can be replayed against another resource.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from quenchz_spec.codec import plain
+
+
+@plain
+class Edit(enum.Enum):
+    """One way to write a URI that is near another."""
+
+    SAME = "exactly ours"
+    LITERAL = "the text itself"
+    SUFFIX = "ours followed by the text"
+    PREFIX = "the text followed by ours"
+    HOST_SUFFIX = "our host followed by the text"
+    HOST_PREFIX = "the text followed by our host"
+    SIBLING = "our origin with the text as its path"
+    ORIGIN = "our origin without a path"
+    PARENT = "our path without its last segment"
+    UPPER_HOST = "our host in capitals"
+    UPPER_SCHEME = "our scheme in capitals"
+    UPPER_PATH = "our path in capitals"
+    SLASH = "ours with a trailing slash added, or taken away if it has one"
+    DEFAULT_PORT = "our host with its scheme's default port written out"
+    OTHER_PORT = "our host with the text as its port"
+    OTHER_SCHEME = "ours with the text as its scheme"
+    USERINFO = "our host with the text as its user information"
+    DOT_SEGMENT = "our path with a dot segment that removes itself"
+    PERCENT = "our path with an unreserved character percent-encoded"
+    CUT = "ours without its last character"
+
+
+@plain
+@dataclass(frozen=True)
+class Uri:
+    """A URI written relative to the resource; `of` writes it out."""
+
+    edit: Edit = Edit.SAME
+    text: str = ""
+
+    def of(self, resource: str) -> str:
+        """Return the URI for `resource`.
+
+        Raises:
+            ValueError: `resource` cannot be split as a URI.
+        """
+        parts = urlsplit(resource)
+        host, text = parts.netloc, self.text
+        default_port = {"https": ":443", "http": ":80"}.get(parts.scheme, ":443")
+        path = parts.path
+        # urlunsplit would tidy what an attack needs untidy, so each row is written by hand.
+        origin = f"{parts.scheme}://{host}"
+        tail = resource[len(origin) :]
+        writings = {
+            Edit.SAME: resource,
+            Edit.LITERAL: text,
+            Edit.SUFFIX: resource + text,
+            Edit.PREFIX: text + resource,
+            Edit.HOST_SUFFIX: f"{origin}{text}{tail}",
+            Edit.HOST_PREFIX: f"{parts.scheme}://{text}{host}{tail}",
+            Edit.SIBLING: f"{origin}{text}",
+            Edit.ORIGIN: origin,
+            Edit.PARENT: urlunsplit((parts.scheme, host, path.rsplit("/", 1)[0] or "", "", "")),
+            Edit.UPPER_HOST: f"{parts.scheme}://{host.upper()}{tail}",
+            Edit.UPPER_SCHEME: f"{parts.scheme.upper()}://{host}{tail}",
+            Edit.UPPER_PATH: f"{origin}{path.upper()}",
+            Edit.SLASH: resource.rstrip("/") if resource.endswith("/") else resource + "/",
+            Edit.DEFAULT_PORT: f"{origin}{default_port}{tail}",
+            Edit.OTHER_PORT: f"{parts.scheme}://{parts.hostname}:{text}{tail}",
+            Edit.OTHER_SCHEME: f"{text}://{host}{tail}",
+            Edit.USERINFO: f"{parts.scheme}://{text}@{host}{tail}",
+            Edit.DOT_SEGMENT: f"{origin}/x/..{tail}",
+            Edit.PERCENT: f"{origin}{path[:1]}%{ord(path[1]):02X}{path[2:]}" if len(path) > 1 else f"{origin}/%2E",
+            Edit.CUT: resource[:-1],
+        }
+        return writings[self.edit]

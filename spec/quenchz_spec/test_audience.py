@@ -1,0 +1,362 @@
+"""Audience equality: a token is admitted if and only if its audience is this resource.
+
+Each property changes one thing about a token that was just admitted and states that the changed one reaches nothing.
+"""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quenchz_spec import norms
+from quenchz_spec.claims import bearer, control_admitted, control_past_the_gate, refused
+from quenchz_spec.outcomes import ControlError, NotDeclaredError, ViolationError
+from quenchz_spec.requirement import Level, Row, requirement
+from quenchz_spec.resources import Edit
+from quenchz_spec.strategies.audiences import (
+    LISTS_WITH_US,
+    OTHER_RESOURCES,
+    RESPELLINGS,
+    UNNAMED,
+    lists_with_us,
+    one,
+    other_resources,
+    unnamed_audiences,
+)
+from quenchz_spec.subject import Subject
+from quenchz_spec.vocabulary import (
+    Ask,
+    Audience,
+    AudienceForm,
+    Claim,
+    Exchange,
+    Json,
+    RawJson,
+    Role,
+    SecondsFromNow,
+    Signature,
+    TokenRecipe,
+    parse_json,
+)
+
+ADMITTED = "a token whose audience is exactly this resource lists the tools"
+EXACT_COST = (
+    "A client whose authorization server writes another spelling, or a list, is refused until the server's operator "
+    "makes it write the resource identifier as one string."
+)
+NO_COST = "None: no conforming client holds such a token for this resource."
+
+
+def a_changed_token_is_refused(subject: Subject, changed: TokenRecipe, held: str) -> None:
+    """Show that the good token is admitted, then that the same request with `changed` gets HTTP 401."""
+    good = Ask(method="tools/list", token=subject.token(changed.caller))
+    control_admitted(subject.ask(good, Role.CONTROL), ADMITTED)
+    probe = Ask(method="tools/list", token=changed)
+    refused(subject.ask(probe), held)
+
+
+def with_audience(subject: Subject, audience: Audience) -> tuple[TokenRecipe, str]:
+    """Return the recipe with `audience`, and what is held, in words; rows that write ours do not apply."""
+    written = audience.json(subject.target.resource)
+    if audience.form is AudienceForm.STRING and written == json.dumps(subject.target.resource):
+        raise NotDeclaredError("a resource identifier that this row can be written for")
+    caller = subject.target.broad
+    held = f"a token of {caller}, signed by the trusted issuer and unexpired, whose aud is {written or 'absent'}."
+    return TokenRecipe(caller=caller, audience=audience), held
+
+
+@requirement(
+    "QZ-AUD-1",
+    level=Level.MUST,
+    claim="A token whose audience is another resource reaches nothing.",
+    norm=norms.MCP_AUDIENCE,
+    cost=NO_COST,
+    control=ADMITTED,
+    rows=OTHER_RESOURCES,
+)
+@given(row=other_resources())
+def test_a_token_for_another_resource_reaches_nothing(subject: Subject, row: Audience) -> None:
+    """Near misses of our identifier and resources far from it."""
+    a_changed_token_is_refused(subject, *with_audience(subject, row))
+
+
+@requirement(
+    "QZ-AUD-2",
+    level=Level.QUENCHZ,
+    claim="A token whose audience is a respelling of this resource reaches nothing: audiences are equal as strings.",
+    norm=norms.ours("An audience is compared as one string with the resource identifier; no byte is normalised."),
+    contrary=norms.MCP_UPPERCASE,
+    cost=EXACT_COST,
+    control=ADMITTED,
+    rows=RESPELLINGS,
+)
+@given(row=st.sampled_from([row.value for row in RESPELLINGS.values()]) | st.just(one(Edit.SUFFIX, "//")))
+def test_a_respelling_of_this_resource_reaches_nothing(subject: Subject, row: Audience) -> None:
+    """Spellings that RFC 3986 §6.2 calls equivalent; comparing parsed URLs admits them."""
+    a_changed_token_is_refused(subject, *with_audience(subject, row))
+
+
+@requirement(
+    "QZ-AUD-3",
+    level=Level.QUENCHZ,
+    claim="A token whose audience is a list reaches nothing, even if the list holds this resource.",
+    norm=norms.ours("An audience is one string. A token that is good at two resources can be replayed between them."),
+    contrary=norms.RFC7519_AUDIENCE,
+    cost=EXACT_COST,
+    control=ADMITTED,
+    rows=LISTS_WITH_US,
+)
+@given(row=lists_with_us())
+def test_a_list_that_holds_this_resource_reaches_nothing(subject: Subject, row: Audience) -> None:
+    """Membership is the common bug: every framework that asks "are we in it" admits these."""
+    a_changed_token_is_refused(subject, *with_audience(subject, row))
+
+
+@requirement(
+    "QZ-AUD-4",
+    level=Level.MUST,
+    claim="A token whose audience does not name this resource, or is no audience at all, reaches nothing.",
+    norm=norms.MCP_IN_AUDIENCE,
+    cost=NO_COST,
+    control=ADMITTED,
+    rows=UNNAMED,
+)
+@given(row=unnamed_audiences())
+def test_a_token_that_names_no_resource_of_ours_reaches_nothing(subject: Subject, row: Audience) -> None:
+    """Absent, null, empty and ill-typed audiences: "present" and "equal" are one check, not two."""
+    a_changed_token_is_refused(subject, *with_audience(subject, row))
+
+
+FORGERIES = {kind.name.lower(): Row(kind.value, kind) for kind in Signature if kind is not Signature.OWN}
+
+
+@requirement(
+    "QZ-AUD-5",
+    level=Level.MUST,
+    claim="A token that the trusted issuer did not sign with an offered algorithm reaches nothing.",
+    norm=norms.RFC9068_SIGNATURE,
+    cost=NO_COST,
+    control=ADMITTED,
+    rows=FORGERIES,
+)
+@given(row=st.sampled_from([row.value for row in FORGERIES.values()]))
+def test_a_forged_signature_reaches_nothing(subject: Subject, row: Signature) -> None:
+    """Right claims, wrong signature."""
+    caller = subject.target.broad
+    held = f"a token of {caller} with the right claims, signed with {row.value}."
+    a_changed_token_is_refused(subject, TokenRecipe(caller=caller, signature=row), held)
+
+
+LIFETIMES = {
+    "expired": Row("expired an hour ago", Claim("exp", SecondsFromNow(-3600))),
+    "not yet valid": Row("not valid before an hour from now", Claim("nbf", SecondsFromNow(3600))),
+    "expiry zero": Row("expiring in 1970", Claim("exp", 0)),
+    "expiry a word": Row("expiring at a word", Claim("exp", "tomorrow")),
+    "expiry infinite": Row("expiring at 1e400", Claim("exp", RawJson("1e400"))),
+    "expiry null": Row("expiring at null", Claim("exp", None)),
+    "nbf a word": Row("not valid before a word", Claim("nbf", "yesterday")),
+}
+
+
+@requirement(
+    "QZ-AUD-6",
+    level=Level.MUST,
+    claim="A token outside its lifetime, or with a lifetime that is no NumericDate, reaches nothing.",
+    norm=norms.RFC7519_LIFETIME,
+    cost="None beyond clock skew: the rows lie an hour or more away from now.",
+    control=ADMITTED,
+    rows=LIFETIMES,
+)
+@given(row=st.integers(3600, 10**9).map(lambda ago: Claim("exp", SecondsFromNow(-ago))))
+def test_a_token_outside_its_lifetime_reaches_nothing(subject: Subject, row: Claim) -> None:
+    """Some verifiers raise on these, and answer 500."""
+    caller = subject.target.broad
+    value = row.value.seconds if isinstance(row.value, SecondsFromNow) else row.value
+    shown = f"{value:+d} seconds from now" if isinstance(row.value, SecondsFromNow) else f"{value!r}"
+    held = f"a token of {caller}, rightly signed, whose {row.name} is {shown}."
+    a_changed_token_is_refused(subject, TokenRecipe(caller=caller, claims=(row,)), held)
+
+
+@requirement(
+    "QZ-AUD-7",
+    level=Level.MUST,
+    claim="A token of an issuer that this resource does not trust reaches nothing.",
+    norm=norms.RFC9068_ISSUER,
+    cost=NO_COST,
+    control=ADMITTED,
+    rows={
+        "stranger": Row("a stranger's token under the stranger's name", TokenRecipe(caller="", issuer="stranger")),
+        "renamed": Row(
+            "the trusted key under another issuer's name",
+            TokenRecipe(caller="", claims=(Claim("iss", "https://stranger.example"),)),
+        ),
+        "slash": Row(
+            "the trusted key under no issuer's name",
+            TokenRecipe(caller="", without=("iss",)),
+        ),
+    },
+)
+@given(
+    row=st.from_regex(r"https://[a-z]{3,12}\.example", fullmatch=True).map(
+        lambda iss: TokenRecipe(caller="", claims=(Claim("iss", iss),))
+    )
+)
+def test_a_token_of_another_issuer_reaches_nothing(subject: Subject, row: TokenRecipe) -> None:
+    """The key alone decides nothing: the issuer's name is compared as well."""
+    caller = subject.target.broad
+    changed = TokenRecipe(caller=caller, issuer=row.issuer, claims=row.claims, without=row.without)
+    issuer = row.claims[0].value if row.claims else ("absent" if row.without else "a stranger, who signed it")
+    a_changed_token_is_refused(subject, changed, f"a token for this resource whose iss is {issuer}.")
+
+
+REFUSALS = {
+    "no credentials": Row("no credentials", None),
+    "another resource": Row("a token for another resource", TokenRecipe(caller="", audience=one(Edit.SUFFIX, "/x"))),
+    "forged": Row("a forged token", TokenRecipe(caller="", signature=Signature.STRANGER)),
+    "expired": Row("an expired token", TokenRecipe(caller="", claims=(Claim("exp", SecondsFromNow(-3600)),))),
+}
+
+
+def the_refusal(subject: Subject, row: TokenRecipe | None) -> Exchange:
+    """Return the answer to a request that must be refused, after its control; what is not refused is a violation."""
+    caller = subject.target.broad
+    control_admitted(subject.ask(Ask(method="tools/list", token=subject.token(caller)), Role.CONTROL), ADMITTED)
+    token = None
+    if row is not None:
+        token = TokenRecipe(caller=caller, audience=row.audience, signature=row.signature, claims=row.claims)
+    answer = subject.ask(Ask(method="tools/list", token=token, session=caller))
+    if answer.status != 401:
+        raise ControlError("what must be refused is refused with 401", answer.words)
+    return answer
+
+
+@requirement(
+    "QZ-AUD-8",
+    level=Level.MUST,
+    claim="Every refusal of a token, and of none, carries a Bearer challenge.",
+    norm=norms.RFC6750_CHALLENGE,
+    cost="None.",
+    control="the good token is admitted, and what must be refused is refused with 401",
+    rows=REFUSALS,
+)
+@given(row=st.sampled_from([row.value for row in REFUSALS.values()]))
+def test_a_refusal_carries_a_bearer_challenge(subject: Subject, row: TokenRecipe | None) -> None:
+    """A 401 without a challenge leaves a client with nowhere to go."""
+    answer = the_refusal(subject, row)
+    if bearer(answer) is None:
+        received = answer.response.all("www-authenticate")
+        raise ViolationError(
+            held="no token that must be admitted.",
+            sent=f"{answer.ask.words}.",
+            received=f"HTTP 401 with WWW-Authenticate {received}." if received else "HTTP 401 and no WWW-Authenticate.",
+            expected="a WWW-Authenticate field with a Bearer challenge.",
+            signature="no Bearer challenge",
+        )
+
+
+@requirement(
+    "QZ-AUD-9",
+    level=Level.MUST,
+    claim="The metadata that a challenge points to can be fetched without a token and names this resource.",
+    norm=norms.RFC9728_RESOURCE,
+    cost="None: a client that follows RFC 9728 must discard metadata that names another resource.",
+    control="the good token is admitted, and what must be refused is refused with 401",
+    rows={name: REFUSALS[name] for name in ("no credentials", "another resource")},
+)
+@given(row=st.sampled_from([REFUSALS[name].value for name in ("no credentials", "another resource")]))
+def test_the_challenge_points_to_metadata_of_this_resource(subject: Subject, row: TokenRecipe | None) -> None:
+    """The challenge, the document it names, and the resource in that document."""
+    answer = the_refusal(subject, row)
+    challenge = bearer(answer)
+    url = challenge.parameters.get("resource_metadata") if challenge else None
+    if url is None:
+        _metadata_violation(answer, "no resource_metadata in the challenge", "a challenge with resource_metadata")
+        return
+    document = subject.fetch(url, Role.PROBE)
+    metadata: Json = parse_json(document.response.body.encode("latin-1")) if document.status == 200 else None
+    named = metadata.get("resource") if isinstance(metadata, dict) else None
+    if named != subject.target.resource:
+        found = f"{url} answered HTTP {document.status}, resource {named!r}"
+        _metadata_violation(document, found, f"HTTP 200 with the resource {subject.target.resource!r}")
+
+
+def _metadata_violation(exchange: Exchange, found: str, expected: str) -> None:
+    raise ViolationError(
+        held="the challenge of a refusal.",
+        sent=f"{exchange.ask.words}.",
+        received=f"{found}.",
+        expected=f"{expected}.",
+        signature="metadata does not name this resource" if "answered" in found else "no resource_metadata",
+    )
+
+
+@requirement(
+    "QZ-AUD-10",
+    level=Level.SHOULD,
+    claim="A request without credentials is challenged without an error code.",
+    norm=norms.RFC6750_NO_CODE,
+    cost="None.",
+    control="the good token is admitted, and a request without credentials is refused with 401",
+    rows={"no credentials": REFUSALS["no credentials"]},
+)
+@given(row=st.none())
+def test_a_request_without_credentials_is_challenged_without_a_code(subject: Subject, row: None) -> None:
+    """A client that sent no token did not send a bad one."""
+    answer = the_refusal(subject, row)
+    challenge = bearer(answer)
+    code = challenge.parameters.get("error") if challenge else None
+    if code is not None:
+        raise ViolationError(
+            held="no credentials.",
+            sent=f"{answer.ask.words}.",
+            received=f"a challenge with the error code {code!r}.",
+            expected="a challenge without an error code.",
+            signature="an error code without credentials",
+        )
+
+
+EVERY_REQUEST = {
+    f"{verb} {method}".strip(): Row(f"the HTTP method {verb} with {method or 'no body'}", (verb, method))
+    for verb, method in (
+        ("POST", "initialize"),
+        ("POST", "server/discover"),
+        ("POST", "ping"),
+        ("POST", "tools/list"),
+        ("POST", "tools/call"),
+        ("POST", "prompts/list"),
+        ("POST", "resources/list"),
+        ("POST", "notifications/initialized"),
+        ("POST", "no/such/method"),
+        ("GET", ""),
+        ("DELETE", ""),
+        ("PUT", ""),
+    )
+}
+
+
+@requirement(
+    "QZ-AUD-11",
+    level=Level.MUST,
+    claim="The audience is checked on every request and every HTTP method of the endpoint.",
+    norm=norms.MCP_NO_DATA,
+    cost="None.",
+    control="the same request with a token for this resource is let past authentication",
+    rows=EVERY_REQUEST,
+)
+@given(row=st.sampled_from([row.value for row in EVERY_REQUEST.values()]))
+def test_the_audience_is_checked_on_every_request(subject: Subject, row: tuple[str, str]) -> None:
+    """Also in the middle of a session that a good token opened."""
+    verb, method = row
+    caller = subject.target.broad
+    params = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
+    foreign = TokenRecipe(caller=caller, audience=one(Edit.LITERAL, "https://other.example/mcp"))
+    # DELETE ends a session, so the probe has one to itself, which it must not be able to end.
+    session = f"{caller}/{verb}" if verb != "POST" else caller
+    answers = {
+        role: subject.ask(Ask(method=method, params=params, token=token, verb=verb, session=session), role)
+        for role, token in ((Role.PROBE, foreign), (Role.CONTROL, subject.token(caller)))
+    }
+    control_past_the_gate(answers[Role.CONTROL], f"{verb} {method} with a token for this resource passes the gate")
+    refused(answers[Role.PROBE], f"a token of {caller} for https://other.example/mcp.")

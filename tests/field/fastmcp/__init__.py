@@ -1,0 +1,1 @@
+"""A FastMCP server, set up as its own documentation describes it."""
