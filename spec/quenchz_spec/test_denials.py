@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from quenchz_spec import norms
 from quenchz_spec.claims import bearer
 from quenchz_spec.discovery import LISTINGS, all_names, concrete, invented, use
-from quenchz_spec.masks import difference
+from quenchz_spec.masks import Mask, difference
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError
 from quenchz_spec.requirement import Level, Row, requirement
 from quenchz_spec.resources import Edit
@@ -103,9 +104,9 @@ def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> N
     other = invented(name, row.serial, taken)
     token = subject.token(target.narrow)
 
-    def asked(what: str, role: Role = Role.PROBE) -> Exchange:
+    def asked(what: str) -> Exchange:
         method, params = use(kind, what, arguments)
-        return subject.ask(Ask(method=method, params=params, token=token), role)
+        return subject.ask(Ask(method=method, params=params, token=token))
 
     absent, present = asked(other), asked(name)
     held = (
@@ -116,13 +117,7 @@ def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> N
     found = difference(absent, present, mask, (other, name))
     if found is None:
         return
-    # The server's own noise is asked once more, of two invented names, before anything is claimed.
-    second = invented(name, row.serial + 1, taken | {other})
-    again = asked(second, Role.NOISE)
-    if difference(absent, again, mask, (other, second)) is not None:
-        raise UntestableError(
-            "noisy: two invented names are told apart as well", "name the varying header in the target file's mask"
-        )
+    _not_noise(subject, kind, (absent, other), arguments, taken | {other}, mask, row.serial + 1)
     granted = present.result is not None and present.result.get("isError") is not True
     grade = "not denied" if granted else "denied but distinguishable"
     raise ViolationError(
@@ -134,6 +129,28 @@ def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> N
         compared=(absent, present),
         difference=found.words,
     )
+
+
+def _not_noise(
+    subject: Subject,
+    kind: str,
+    absent: tuple[Exchange, str],
+    arguments: dict[str, Any],
+    taken: frozenset[str],
+    mask: Mask,
+    serial: int,
+) -> None:
+    """Before anything is claimed, ask for another invented name: noise that the mask missed would show here too."""
+    second = invented(absent[1], serial, taken)
+    method, params = use(kind, second, arguments)
+    try:
+        again = subject.ask(Ask(method=method, params=params, token=absent[0].ask.token), Role.NOISE)
+    except UntestableError:
+        return  # a recorded run that held has no such leg; the pairs before and after it are then the evidence
+    if difference(absent[0], again, mask, (absent[1], second)) is not None:
+        raise UntestableError(
+            "noisy: two invented names are told apart as well", "name the varying header in the target file's mask"
+        )
 
 
 def _denied_properly(absent: Exchange, held: str) -> None:
@@ -279,6 +296,9 @@ def test_no_hidden_name_is_received(subject: Subject, row: str) -> None:
     if not names:
         raise NotDeclaredError("any hidden thing that the broad caller lists")
     token = subject.token(target.narrow)
+    control = subject.ask(Ask(method="tools/list", token=subject.token(target.broad)), Role.CONTROL)
+    if control.result is None:
+        raise ControlError(f"{target.broad} lists tools", control.words)
     for exchange in _received(subject, row, token):
         for name in names:
             if (where := _named(exchange, name)) is not None:

@@ -116,11 +116,13 @@ class Ledger:
         """Make one charged call."""
         return Call(caller, what, self.subject.ask(self.ask(caller, what), role))
 
-    def burst(self, caller: CallerSpec, role: Role = Role.PROBE, what: What = What.GRANTED) -> list[Call]:
+    def burst(
+        self, caller: CallerSpec, role: Role = Role.PROBE, what: What = What.GRANTED, first: Role | None = None
+    ) -> list[Call]:
         """Call until three calls in a row are refused for lack of budget, or r + P + 3 calls were made."""
         made: list[Call] = []
         for _ in range(self.most(caller) + 3):
-            made.append(self.call(caller, what, role))
+            made.append(self.call(caller, what, role if made or first is None else first))
             if len(made) >= 3 and all(self.refused(c.exchange) for c in made[-3:]):
                 break
         return made
@@ -164,7 +166,8 @@ class Ledger:
                 continue
             caller = self.caller(step.caller)
             times = step.reserves * (caller.reserve or 0) + step.pools * self.budget.pool + step.more
-            made.extend(self.call(caller, step.what) for _ in range(times))
+            for _ in range(times):
+                made.append(self.call(caller, step.what, Role.PROBE if made else Role.CONTROL))
         if made and self.refused(made[0].exchange):
             raise ControlError("the first call on an untouched budget is admitted", made[0].exchange.words)
         return made
@@ -323,7 +326,7 @@ def test_a_burst_stops_where_the_arithmetic_says(subject: Subject, row: tuple[in
     if loud == quiet:
         raise NotDeclaredError("a third caller with a reserve")
     subject.fresh_budget()
-    first = ledger.burst(loud)
+    first = ledger.burst(loud, first=Role.CONTROL)
     second = ledger.burst(quiet)
     ledger.in_one_window([*first, *second])
     if ledger.refused(first[0].exchange):

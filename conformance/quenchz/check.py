@@ -1,0 +1,410 @@
+"""`quenchz check` and `quenchz judge`: one run from configuration to report."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+from urllib.parse import urlsplit
+
+from quenchz.driver import HttpSubject, Limits, UnreachableError, open_transport
+from quenchz.engine import PROFILES, Profile, Runner
+from quenchz.history import ExampleRecord, HistoryWriter, read_history
+from quenchz.issuer import SuiteIssuer
+from quenchz.mint import Mint, SigningKey
+from quenchz.replay import replay
+from quenchz.report import Report
+from quenchz.target_file import Configuration, TargetFileError
+from quenchz.tokens import TOKEN_LIFETIME, FileSource, SuiteSource, TokenSource, read_tokens_file
+from quenchz.verdicts import Finding, Verdict, exit_code, find
+from quenchz_spec.codec import encode
+from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError
+from quenchz_spec.requirement import LAW, Invariant, Requirement, law
+
+STRANGER = "https://stranger.quenchz.invalid"
+PER_EXAMPLE = {Invariant.AUDIENCE: 2, Invariant.DENIALS: 6, Invariant.RESERVES: 60, Invariant.CERTIFICATES: 3}
+"""Requests that one example makes at most, for the plan."""
+
+
+class UsageError(ValueError):
+    """A command line or a configuration that cannot be run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a run is asked to do."""
+
+    profile: Profile = PROFILES["gate"]
+    seed: int = 0
+    level: str = "quenchz"
+    protocol: str = ""
+    invariants: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    history: Path | None = None
+    dry_run: bool = False
+    ca_file: str | None = None
+    insecure: bool = False
+    replay: str = ""
+
+
+class Progress:
+    """What a run says while it goes on: one changing line on a terminal, a line a requirement elsewhere."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self._stream = stream
+        self._tty = stream.isatty()
+        self._quiet = quiet
+        self._at = 0.0
+        self._said = ""
+
+    def line(self, text: str) -> None:
+        """Say something that stays."""
+        if not self._quiet:
+            self._clear()
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def step(self, text: str, requests: int) -> None:
+        """Say where the run is."""
+        now = time.monotonic()
+        if self._quiet or now - self._at < (0.1 if self._tty else 5.0):
+            return
+        self._at = now
+        if self._tty:
+            self._clear()
+            self._said = f"{requests} requests, {text}"[:100]
+            self._stream.write(self._said)
+        else:
+            self._stream.write(f"... {requests} requests, {text}\n")
+        self._stream.flush()
+
+    def _clear(self) -> None:
+        if self._said:
+            self._stream.write("\r" + " " * len(self._said) + "\r")
+            self._said = ""
+
+
+def new_seed() -> int:
+    """Return a seed for a run that was given none."""
+    return secrets.randbelow(2**32)
+
+
+def selected(invariants: Sequence[str], ids: Sequence[str]) -> list[Requirement]:
+    """Return the requirements that a command line selects, all by default.
+
+    Raises:
+        UsageError: a name selects nothing.
+    """
+    known = law()
+    words = {invariant.word: invariant for invariant in Invariant}
+    for word in invariants:
+        if word not in words:
+            raise UsageError(f"--invariant {word}: expected one of {', '.join(words)}")
+    by_id = {requirement.id: requirement for requirement in known}
+    for name in ids:
+        if name not in by_id:
+            raise UsageError(f"--id {name}: no such requirement; `quenchz list` shows all {len(by_id)}")
+    chosen = [
+        requirement
+        for requirement in known
+        if (not invariants and not ids) or requirement.id in ids or requirement.invariant.word in invariants
+    ]
+    return chosen
+
+
+@contextmanager
+def suite_source(target_of: Configuration, issuer: SuiteIssuer) -> Iterator[TokenSource]:
+    """Yield the token source of the suite's own issuer."""
+    mint = Mint(
+        issuer.base_url,
+        issuer.key,
+        SigningKey.generate("quenchz-stranger-1"),
+        STRANGER,
+        target_of.target.resource,
+        time.time,
+        lifetime=TOKEN_LIFETIME,
+    )
+    yield SuiteSource(issuer, mint, target_of.target)
+
+
+@contextmanager
+def token_source(configuration: Configuration) -> Iterator[TokenSource]:
+    """Yield where the tokens of a configuration come from.
+
+    Raises:
+        TargetFileError: the source is not described well enough.
+    """
+    with ExitStack() as stack:
+        if configuration.source == "suite-issuer":
+            host, _, port = configuration.listen.rpartition(":")
+            if not port.isdigit() or host not in ("127.0.0.1", "localhost"):
+                raise TargetFileError(
+                    f"tokens.listen is {configuration.listen!r}; expected 127.0.0.1:PORT, where the target looks for keys"
+                )
+            issuer = stack.enter_context(SuiteIssuer(port=int(port)))
+            yield stack.enter_context(suite_source(configuration, issuer))
+        elif configuration.tokens_file is not None:
+            yield FileSource(read_tokens_file(configuration.tokens_file), configuration.target.resource)
+        else:
+            yield NoSource()
+
+
+class NoSource:
+    """No tokens at all."""
+
+    def token(self, recipe: object, domain: int) -> str:
+        """Raise: there is no token of any kind."""
+        raise UntestableError(
+            "there is no token to begin with", "give --tokens-file, or tokens.source in a target file (--target)"
+        )
+
+
+def authorize(configuration: Configuration) -> None:
+    """Make sure that the target may be tested at all.
+
+    Raises:
+        UsageError: it is not on loopback and nobody says that its owner agreed.
+    """
+    host = urlsplit(configuration.url).hostname or ""
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback and not configuration.owner_authorized:
+        raise UsageError(
+            f"{host} is not this machine: set owner_authorized = true in the target file if its owner agreed"
+        )
+
+
+def check(
+    configuration: Configuration, source: TokenSource, options: Options, progress: Progress
+) -> Report | None:
+    """Run the selected requirements against a target and return the report; None after a dry run.
+
+    Raises:
+        UsageError: the target may not be tested, or the selection selects nothing.
+    """
+    authorize(configuration)
+    requirements = selected(options.invariants, options.ids)
+    began = time.monotonic()
+    history = HistoryWriter(options.history)
+    subject = HttpSubject(
+        configuration.url,
+        configuration.target,
+        source,
+        history,
+        limits=options.limits,
+        transport=open_transport(
+            configuration.url, clock=time.monotonic, ca_file=options.ca_file, insecure=options.insecure
+        ),
+    )
+    notes: list[str] = ["TLS certificates were not checked (--insecure)."] if options.insecure else []
+    runner = Runner(
+        subject,
+        history,
+        options.profile,
+        options.seed,
+        lambda text: progress.step(text, subject.spent.requests),
+    )
+    unreached = ""
+    interrupted = False
+    noisy: dict[str, str] = {}
+    try:
+        try:
+            subject.connect(options.protocol or configuration.protocol)
+        except UnreachableError as error:
+            unreached = str(error)
+        history.header(
+            law=LAW,
+            url=configuration.url,
+            wire=subject.wire,
+            seed=options.seed,
+            profile=options.profile.name,
+            level=options.level,
+            ids=[requirement.id for requirement in requirements],
+            allowed=list(options.allowed),
+            target=encode(configuration.target),
+        )
+        if unreached:
+            progress.line(f"No verdict is possible: {unreached}.")
+        else:
+            _plan(subject, requirements, options, progress)
+            if options.dry_run:
+                return None
+            interrupted = _run_all(runner, subject, requirements, progress)
+            if not interrupted and not subject.is_alive():
+                notes.append("The server stopped answering: the sanity probe at the end of the run failed.")
+                unreached = "the sanity probe at the end failed"
+            if not interrupted and not unreached:
+                noisy = _noise_after(subject)
+    finally:
+        history.close()
+    reason = "interrupted" if interrupted else unreached
+    findings = _findings(requirements, runner.records, reason, noisy)
+    return _report(configuration.url, subject, findings, options, time.monotonic() - began, not unreached, notes)
+
+
+def _run_all(
+    runner: Runner, subject: HttpSubject, requirements: Sequence[Requirement], progress: Progress
+) -> bool:
+    """Run every requirement; true when the user interrupted."""
+    try:
+        for requirement in requirements:
+            before = subject.spent.requests
+            records = runner.run(requirement)
+            finding = find(requirement, records)
+            spent = subject.spent.requests - before
+            progress.line(f"{requirement.id:<10} {finding.verdict.value:<14} {finding.examples} examples, {spent} requests")
+    except KeyboardInterrupt:
+        progress.line("Interrupted: what is known so far follows.")
+        return True
+    return False
+
+
+def _noise_after(subject: HttpSubject) -> dict[str, str]:
+    """Learn each mask again, and return for each kind how the noise grew beyond what was masked."""
+    grown: dict[str, str] = {}
+    for kind, before in list(subject.masks.items()):
+        try:
+            after = subject.learn(f"mask-after:{kind}", kind)
+        except (UntestableError, ControlError, NotDeclaredError) as error:
+            grown[kind] = str(error)
+            continue
+        new = (set(after.values) - set(before.values)) | (set(after.presence) - set(before.presence))
+        if new:
+            grown[kind] = f"noisy: {', '.join(sorted(new))} began to vary during the run"
+    return grown
+
+
+_COMPARES = {"QZ-DEN-1": "tools", "QZ-DEN-2": "prompts", "QZ-DEN-3": "resources"}
+
+
+def _findings(
+    requirements: Sequence[Requirement], records: Sequence[ExampleRecord], reason: str, noisy: dict[str, str]
+) -> list[Finding]:
+    findings: list[Finding] = []
+    for requirement in requirements:
+        own = [record for record in records if record.requirement == requirement.id]
+        if own:
+            findings.append(find(requirement, own, noisy=noisy.get(_COMPARES.get(requirement.id, ""), "")))
+        else:
+            why = reason or "no example was recorded"
+            findings.append(Finding(requirement, Verdict.UNTESTABLE, why, {}, 0, 0, 0))
+    return findings
+
+
+def _report(
+    url: str,
+    subject: HttpSubject,
+    findings: list[Finding],
+    options: Options,
+    seconds: float,
+    reached: bool,  # noqa: FBT001
+    notes: list[str],
+) -> Report:
+    spent = subject.spent
+    if spent.redacted:
+        notes.append(f"{spent.redacted} answers echoed a token; it is shown as asterisks.")
+    if spent.retried:
+        notes.append(f"{spent.retried} requests were sent a second time after a transport error.")
+    return Report(
+        url=url,
+        server=subject.server,
+        wire=subject.wire,
+        seed=options.seed,
+        profile=options.profile.name,
+        level=options.level,
+        findings=findings,
+        exit=exit_code(findings, options.level, reached=reached, allowed=options.allowed),
+        reached=reached,
+        requests=spent.requests,
+        charged=spent.charged,
+        waited=spent.waited,
+        seconds=seconds,
+        masks={kind: mask.words for kind, mask in subject.masks.items()},
+        notes=tuple(notes),
+        replay=options.replay,
+    )
+
+
+def _plan(
+    subject: HttpSubject, requirements: Sequence[Requirement], options: Options, progress: Progress
+) -> None:
+    """Print what the run will cost at most before its first example."""
+    profile = options.profile
+    most = 0
+    for requirement in requirements:
+        drawn = profile.slow_examples if requirement.invariant is Invariant.RESERVES else profile.examples
+        most += (len(requirement.rows) + drawn) * PER_EXAMPLE[requirement.invariant]
+    target, catalogue = subject.target, subject.catalogue
+    called = {observing.tool for observing in target.observations} | set(target.may_call)
+    for caller in (target.broad, target.narrow):
+        for name in catalogue.names(caller, "tools"):
+            annotations = catalogue.entry(caller, "tools", name).get("annotations")
+            if isinstance(annotations, dict) and annotations.get("readOnlyHint") is True:
+                called.add(name)
+    budget = target.budget
+    waits = sum(r.invariant is Invariant.RESERVES for r in requirements) * 5 * (budget.window if budget else 0)
+    progress.line(
+        f"Plan: {len(requirements)} requirements, profile {profile.name}, seed {options.seed}, at most "
+        f"{min(most, options.limits.requests)} requests before any finding, about {waits:.0f} s of waiting at most; "
+        f"tools that may really run: {', '.join(sorted(called)) or 'none'}."
+    )
+
+
+def judge(path: Path, level: str) -> Report:
+    """Judge a recorded history again.
+
+    Raises:
+        HistoryError: the file is no history.
+    """
+    began = time.monotonic()
+    history = read_history(path)
+    subject, records = replay(history)
+    noisy: dict[str, str] = {}
+    for channel, _ in list(history.exchanges):
+        kind = channel.removeprefix("mask-after:")
+        if kind != channel:
+            try:
+                before, after = subject.learn(f"mask:{kind}", kind), subject.learn(channel, kind)
+            except (UntestableError, ControlError, NotDeclaredError) as error:
+                noisy[kind] = str(error)
+                continue
+            new = (set(after.values) - set(before.values)) | (set(after.presence) - set(before.presence))
+            if new:
+                noisy[kind] = f"noisy: {', '.join(sorted(new))} began to vary during the run"
+    header = history.header
+    requirements = selected((), tuple(header["ids"]))
+    findings = _findings(requirements, records, "the history holds no example of it", noisy)
+    shown = level or str(header["level"])
+    count = sum(len(exchanges) for exchanges in history.exchanges.values())
+    return Report(
+        url=str(header["url"]),
+        server="recorded",
+        wire=str(header["wire"]),
+        seed=int(header["seed"]),
+        profile=str(header["profile"]),
+        level=shown,
+        findings=findings,
+        exit=exit_code(findings, shown, reached=bool(records), allowed=header["allowed"]),
+        reached=bool(records),
+        requests=count,
+        charged=0,
+        waited=0.0,
+        seconds=time.monotonic() - began,
+    )
+
+
+def stderr_progress(*, quiet: bool) -> Progress:
+    """Return the progress that goes to standard error."""
+    return Progress(sys.stderr, quiet=quiet)
+
+

@@ -1,0 +1,288 @@
+"""The command line. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quenchz.check import Options, Progress
+    from quenchz.report import Report
+    from quenchz.target_file import Configuration
+
+USAGE = 2
+
+_EXITS = """exit codes: 0 every required requirement passed; 1 something required is violated; 2 usage or
+configuration; 3 something required could not be established, or nothing was judged; 4 the harness failed"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="quenchz", description="A property-tested specification suite for remote MCP servers.", epilog=_EXITS
+    )
+    top.add_argument("--version", action="store_true", help="print the version and the release of the law")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    _add_check(commands)
+    judge = commands.add_parser("judge", help="judge a recorded history again, without network")
+    judge.add_argument("history", type=Path)
+    judge.add_argument("--level", choices=("must", "quenchz", "should", "observe"), default="")
+    judge.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    commands.add_parser("list", help="list the requirements: id, level, claim")
+    explain = commands.add_parser("explain", help="explain one requirement: norm, cost, control, attack table")
+    explain.add_argument("id")
+    init = commands.add_parser("init", help="write a first quenchz.toml from what a server says of itself")
+    init.add_argument("url")
+    init.add_argument("--output", type=Path, default=Path("quenchz.toml"), metavar="FILE")
+    serve = commands.add_parser("serve", help="start the reference server (needs the extra quenchz[reference])")
+    serve.add_argument("options", nargs=argparse.REMAINDER, help="its own options; see quenchz serve --help")
+    return top
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # noqa: SLF001 - argparse has no public name for it
+    check = commands.add_parser("check", help="judge a server", epilog=_EXITS)
+    check.add_argument("url", nargs="?", help="the MCP endpoint; may come from the target file instead")
+    check.add_argument("--reference", action="store_true", help="start the reference server and judge it")
+    check.add_argument("--server", metavar="COMMAND", help="with --reference: start this instead, with its options")
+    check.add_argument("--target", type=Path, metavar="FILE", help="quenchz.toml: what the target declares")
+    check.add_argument("--tokens-file", type=Path, metavar="FILE", help="tokens and declarations of the target")
+    check.add_argument("--invariant", action="append", default=[], metavar="NAME", help="audience, denials, …; repeatable")
+    check.add_argument("--id", action="append", default=[], metavar="ID", help="one requirement; repeatable")
+    check.add_argument("--profile", choices=("smoke", "gate", "deep"), default="gate")
+    check.add_argument("--seed", type=int, help="repeat a run; printed by every run")
+    check.add_argument("--protocol", choices=("auto", "2026-07-28", "2025-11-25"), default="")
+    check.add_argument("--max-requests", type=int, default=100_000, metavar="N")
+    check.add_argument("--rate", type=float, metavar="N", help="requests per second at most")
+    check.add_argument("--timeout", type=float, default=15.0, metavar="S", help="seconds to wait for one answer")
+    check.add_argument("--level", choices=("must", "quenchz", "should", "observe"), default="quenchz")
+    check.add_argument("--allow-untestable", action="append", default=[], metavar="ID")
+    check.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
+    check.add_argument("--history", type=Path, metavar="FILE", help="record every exchange, for quenchz judge")
+    check.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    check.add_argument("--ca-file", metavar="FILE", help="trust these certificate authorities instead")
+    check.add_argument("--insecure", action="store_true", help="do not check TLS certificates; the report says so")
+    check.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _never_crash_while_printing()
+    if arguments[:1] == ["serve"]:
+        return _serve(arguments[1:])
+    options = parser().parse_args(arguments)
+    if options.version:
+        from importlib.metadata import version
+
+        from quenchz_spec.requirement import LAW
+
+        print(f"quenchz {version('quenchz')}, law {LAW}")
+        return 0
+    commands = {"check": _check, "judge": _judge, "list": _list, "explain": _explain, "init": _init}
+    if options.command is None:
+        parser().print_help()
+        return USAGE
+    try:
+        return commands[options.command](options)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return USAGE
+
+
+def _never_crash_while_printing() -> None:
+    """Servers choose some of what is printed: what a console cannot show is printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _usage(error: Exception) -> int:
+    print(f"quenchz: {error}", file=sys.stderr)
+    return USAGE
+
+
+def _serve(options: Sequence[str]) -> int:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("quenchz_reference", "uvicorn", "httpx2", "vcr") if find_spec(name) is None]
+    if missing:
+        print(
+            f"quenchz: the reference server needs {', '.join(missing)}; install it with: pip install 'quenchz[reference]'",
+            file=sys.stderr,
+        )
+        return USAGE
+    # Replaced, not imported: the judge and the server share no code and no process.
+    os.execv(sys.executable, [sys.executable, "-m", "quenchz_reference", *options])  # noqa: S606
+    return USAGE
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from quenchz.check import UsageError
+    from quenchz.reference import ServerStartError
+    from quenchz.target_file import TargetFileError
+    from quenchz.tokens import TokensFileError
+
+    try:
+        return _run_check(arguments)
+    except (UsageError, TargetFileError, TokensFileError) as error:
+        return _usage(error)
+    except ServerStartError as error:
+        print(f"quenchz: {error}", file=sys.stderr)
+        return 3
+
+
+def _run_check(arguments: argparse.Namespace) -> int:
+    from quenchz import check as run
+    from quenchz.driver import Limits
+    from quenchz.engine import PROFILES
+
+    if arguments.server and not arguments.reference:
+        raise run.UsageError("--server COMMAND stands in for the reference server: give --reference too")
+    if arguments.reference and (arguments.url or arguments.target or arguments.tokens_file):
+        raise run.UsageError("--reference starts its own server: leave out URL, --target and --tokens-file")
+    if arguments.max_requests < 1 or (arguments.rate is not None and arguments.rate <= 0):
+        raise run.UsageError("--max-requests and --rate must be positive")
+    run.selected(arguments.invariant, arguments.id)
+    for path in (arguments.json, arguments.history):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise run.UsageError(f"{path}: its folder does not exist")
+    seed = run.new_seed() if arguments.seed is None else arguments.seed
+    options = run.Options(
+        profile=PROFILES[arguments.profile],
+        seed=seed,
+        level=arguments.level,
+        protocol=arguments.protocol,
+        invariants=tuple(arguments.invariant),
+        ids=tuple(arguments.id),
+        allowed=tuple(arguments.allow_untestable),
+        limits=Limits(requests=arguments.max_requests, rate=arguments.rate, timeout=arguments.timeout),
+        history=arguments.history,
+        dry_run=arguments.dry_run,
+        ca_file=arguments.ca_file,
+        insecure=arguments.insecure,
+        replay=_replay_command(arguments, seed),
+    )
+    progress = run.stderr_progress(quiet=arguments.quiet)
+    if arguments.reference:
+        report = _against_reference(arguments.server, options, progress)
+    else:
+        configuration = _configuration(arguments)
+        with run.token_source(configuration) as source:
+            report = run.check(configuration, source, options, progress)
+    if report is None:
+        print("Dry run: nothing was judged.")
+        return 0
+    return _deliver(report, arguments.json)
+
+
+def _against_reference(command: str | None, options: Options, progress: Progress) -> Report | None:
+    from quenchz import check as run
+    from quenchz.issuer import SuiteIssuer
+    from quenchz.reference import reference_target, running
+    from quenchz.target_file import Configuration
+
+    target = reference_target()
+    with SuiteIssuer() as issuer, running(command, issuer.base_url) as url:
+        configuration = Configuration(url=url, target=target, source="suite-issuer")
+        with run.suite_source(configuration, issuer) as source:
+            return run.check(configuration, source, options, progress)
+
+
+def _configuration(arguments: argparse.Namespace) -> Configuration:
+    from quenchz.check import UsageError
+    from quenchz.target_file import Configuration, checked_url, from_tokens_file, read_target_file
+    from quenchz.tokens import read_tokens_file
+    from quenchz_spec.subject import Target
+
+    path: Path | None = arguments.target
+    if path is not None:
+        return read_target_file(path, arguments.url, arguments.tokens_file)
+    if arguments.tokens_file is not None:
+        document = read_tokens_file(arguments.tokens_file)
+        url = arguments.url or document.get("url")
+        if not isinstance(url, str):
+            raise UsageError("give the URL of the server: the tokens file names none")
+        return from_tokens_file(document, url, arguments.tokens_file)
+    if arguments.url is None:
+        raise UsageError("give a URL, --target FILE, or --reference")
+    return Configuration(url=checked_url(arguments.url, "URL"), target=Target(resource=arguments.url))
+
+
+def _replay_command(arguments: argparse.Namespace, seed: int) -> str:
+    words = ["quenchz check"]
+    if arguments.reference:
+        words.append("--reference")
+    elif arguments.url:
+        words.append(arguments.url)
+    for option, value in (
+        ("--server", arguments.server and f'"{arguments.server}"'),
+        ("--target", arguments.target),
+        ("--tokens-file", arguments.tokens_file),
+        ("--protocol", arguments.protocol),
+        ("--profile", arguments.profile),
+    ):
+        if value:
+            words.append(f"{option} {value}")
+    return f"{' '.join(words)} --seed {seed}"
+
+
+def _deliver(report: Report, path: Path | None) -> int:
+    print(report.text())
+    if path is not None:
+        try:
+            report.write(path)
+        except OSError as error:
+            print(f"quenchz: {path}: the report cannot be written: {error.strerror}", file=sys.stderr)
+            return 4
+    return int(report.exit)
+
+
+def _judge(arguments: argparse.Namespace) -> int:
+    from quenchz.check import UsageError, judge
+    from quenchz.history import HistoryError
+
+    try:
+        report = judge(arguments.history, arguments.level)
+    except (HistoryError, UsageError) as error:
+        return _usage(error)
+    return _deliver(report, arguments.json)
+
+
+def _list(_: argparse.Namespace) -> int:
+    from quenchz_spec.requirement import law
+
+    for requirement in law():
+        print(f"{requirement.id:<10} {requirement.level.value:<8} {requirement.claim}")
+    return 0
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from quenchz.report import explain
+    from quenchz_spec.requirement import law
+
+    found = next((requirement for requirement in law() if requirement.id == arguments.id), None)
+    if found is None:
+        print(f"quenchz: {arguments.id}: no such requirement; `quenchz list` shows all", file=sys.stderr)
+        return USAGE
+    print(explain(found))
+    return 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from quenchz.init import InitError, write_target_file
+    from quenchz.target_file import TargetFileError
+
+    try:
+        print(write_target_file(arguments.url, arguments.output))
+    except (InitError, TargetFileError) as error:
+        return _usage(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,428 @@
+"""Performs what a property asks for over raw HTTP, and records every exchange."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from quenchz import wire as wires
+from quenchz.mint import Redactor
+from quenchz.transport import AnswerTimedOutError, CannotConnectError, Received, Transport, TransportError
+from quenchz_spec.discovery import discover, learn_mask
+from quenchz_spec.masks import Mask
+from quenchz_spec.outcomes import ControlError, UntestableError, VoidError
+from quenchz_spec.subject import Catalogue, Target
+from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role, TokenRecipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from quenchz.history import HistoryWriter
+    from quenchz.tokens import TokenSource
+
+SIZE_CAP = 40 * 1024 * 1024
+ROOM = 8
+"""Charged calls that one example of another invariant than the reserves may make."""
+
+
+class UnreachableError(Exception):
+    """The target answers in no way that a run could begin with; the text says what came."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Manners: at most so many requests in all and per second; seconds to wait for one answer and in all."""
+
+    requests: int = 100_000
+    rate: float | None = None
+    timeout: float = 15.0
+
+
+@dataclass
+class Spent:
+    """What the run has cost so far."""
+
+    requests: int = 0
+    charged: int = 0
+    waited: float = 0.0
+    retried: int = 0
+    redacted: int = 0
+    by_role: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class HttpSubject:
+    """A server at a URL, as the properties see it (implements `quenchz_spec.subject.Subject`)."""
+
+    def __init__(
+        self,
+        url: str,
+        target: Target,
+        tokens: TokenSource,
+        history: HistoryWriter,
+        *,
+        transport: Transport | None = None,
+        limits: Limits | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.wire = wires.STATELESS
+        self.spent = Spent()
+        self.server = ""
+        self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._target = target
+        self._tokens = tokens
+        self._history = history
+        self._limits = limits or Limits()
+        self._sleep = sleep
+        self._zero = clock()
+        self._now: Callable[[], float] = lambda: clock() - self._zero
+        self._transport = transport or open_transport(url, clock=self._now)
+        self._redactor = Redactor()
+        self._catalogue = Catalogue()
+        self._masks: dict[str, Mask | Exception] = {}
+        self._rpc_id = 100_000
+        self._domain = 0
+        self._domains = 0
+        self._charged: dict[str, int] = {}
+        self._last_charge = float("-inf")
+        self._sessions: dict[tuple[int, str], str | None] = {}
+        self._channel = "setup"
+        self._example = 0
+        self._voids_refusals = True
+        self._example_counts = Spent()
+
+    # --- the run ----------------------------------------------------------------------------------------------------
+
+    def connect(self, protocol: str) -> None:
+        """Find the protocol revision, and read what the callers list.
+
+        Raises:
+            UnreachableError: the target speaks neither revision, or lists nothing.
+        """
+        tried: list[str] = []
+        with self.channel("setup", 0, voids_refusals=False):
+            for wire in wires.PROTOCOLS if protocol == "auto" else (protocol,):
+                self.wire = wire
+                try:
+                    problem = self._greet()
+                except (UntestableError, ControlError) as error:
+                    problem = str(error)
+                if not problem:
+                    break
+                tried.append(f"{wire}: {problem}")
+            else:
+                raise UnreachableError("; ".join(dict.fromkeys(tried)))
+        self._read_listings()
+        if not self._catalogue.entries.get(self._target.broad):
+            raise UnreachableError("; ".join(self._catalogue.problems) or "nothing is listed")
+
+    def _greet(self) -> str:
+        """Return an empty string if the server speaks the current wire to the broad caller, else what came."""
+        token = self.token(self._target.broad)
+        if self.wire == wires.STATELESS:
+            exchange = self.ask(Ask(method="server/discover", token=token), Role.SETUP)
+        else:
+            exchange = self._initialize(self._target.broad)
+        result = exchange.result
+        if result is None:
+            return f"{exchange.ask.method} answered {exchange.words}"
+        info = result.get("serverInfo")
+        if not isinstance(info, dict):
+            meta = result.get("_meta")
+            info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+        if isinstance(info, dict):
+            self.server = " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()[:80]
+        return ""
+
+    def _read_listings(self) -> None:
+        with self.channel("setup", 1, voids_refusals=False):
+            self._catalogue = discover(self.ask, self._target)
+
+    def is_alive(self) -> bool:
+        """The sanity probe at the end of a run: whether the broad caller still lists tools."""
+        with self.channel("setup", 2, voids_refusals=False):
+            try:
+                token = self.token(self._target.broad)
+                return self.ask(Ask(method="tools/list", token=token), Role.SETUP).status == 200
+            except (UntestableError, ControlError, VoidError):
+                return False
+
+    @contextmanager
+    def channel(self, channel: str, example: int, *, voids_refusals: bool = True) -> Iterator[Spent]:
+        """Record what happens inside as part of `channel` and `example`; yields the counts of it."""
+        kept = (self._channel, self._example, self._voids_refusals, self._example_counts)
+        counts = Spent()
+        self._channel, self._example, self._voids_refusals, self._example_counts = (
+            channel,
+            example,
+            voids_refusals,
+            counts,
+        )
+        try:
+            yield counts
+        finally:
+            self._channel, self._example, self._voids_refusals, self._example_counts = kept
+
+    def begin_example(self) -> None:
+        """Make room for the charged calls of one example, where a fresh budget costs nothing."""
+        budget = self._target.budget
+        if budget is None or not self._target.fresh_budgets:
+            return
+        reserves = {c.name: c.reserve or 0 for c in self._target.callers}
+        room = min((r for r in reserves.values() if r), default=0) + budget.pool - ROOM
+        if sum(self._charged.values()) > room:
+            self._next_domain()
+
+    # --- the verbs of a property ------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> Target:
+        """What is known of the server beforehand."""
+        return self._target
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the callers list."""
+        return self._catalogue
+
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """The masks learned so far, by kind."""
+        return {kind: mask for kind, mask in self._masks.items() if isinstance(mask, Mask)}
+
+    def mask(self, kind: str) -> Mask:
+        """Return the mask of a kind, learned on first use on a budget of its own."""
+        if kind not in self._masks:
+            try:
+                self._masks[kind] = self.learn(f"mask:{kind}", kind)
+            except (UntestableError, ControlError) as error:
+                self._masks[kind] = error
+            self.begin_example()
+        found = self._masks[kind]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def learn(self, channel: str, kind: str) -> Mask:
+        """Learn the mask of a kind now, recorded under `channel`."""
+        self.fresh_budget_if_free()
+        with self.channel(channel, 0, voids_refusals=False):
+            mask = learn_mask(self._paced(), self._target, self._catalogue, kind)
+        self.fresh_budget_if_free()
+        return mask
+
+    def _paced(self) -> Callable[[Ask, Role], Exchange]:
+        """Return `ask`, asking once more after the wait where the budget refuses."""
+
+        def asking(ask: Ask, role: Role) -> Exchange:
+            exchange = self.ask(ask, role, record=False)
+            budget = self._target.budget
+            if budget is not None and exchange.status == budget.refusal_status:
+                self.wait(budget.window * 1.02)
+                exchange = self.ask(ask, role, record=False)
+            self._history.exchange(self._channel, self._example, exchange)
+            return exchange
+
+        return asking
+
+    def token(self, caller: str) -> TokenRecipe:
+        """Return the recipe of the good token of a caller."""
+        return TokenRecipe(caller=caller)
+
+    def fresh_budget_if_free(self) -> None:
+        """Change to an untouched budget, where that costs no wait."""
+        if self._target.fresh_budgets:
+            self._next_domain()
+
+    def fresh_budget(self) -> None:
+        """Change to an untouched budget, or wait until the window of everything charged so far has passed."""
+        budget = self._target.budget
+        if self._target.fresh_budgets:
+            self._next_domain()
+        elif budget is not None:
+            since = self._now() - self._last_charge
+            if since < budget.window:
+                self.wait(1.02 * budget.window - since)
+
+    def _next_domain(self) -> None:
+        self._domains += 1
+        self._domain = self._domains
+        self._charged.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
+        if seconds > 0:
+            self.spent.waited += seconds
+            self._sleep(seconds)
+
+    def fetch(self, url: str, role: Role = Role.CONTROL) -> Exchange:
+        """GET a document of the target's own origin without credentials."""
+        here, there = urlsplit(self.url), urlsplit(url)
+        if (there.scheme, there.netloc) != (here.scheme, here.netloc):
+            raise UntestableError(
+                f"the document {url[:120]!r} is not of the origin that was dialled ({here.scheme}://{here.netloc})",
+                "dial the server under the origin that it advertises",
+            )
+        path = (there.path or "/") + (f"?{there.query}" if there.query else "")
+        ask = Ask(method="", verb="GET", params={"url": path})
+        headers = [("User-Agent", "quenchz"), ("Accept-Encoding", "identity"), ("Accept", "application/json")]
+        return self._perform(ask, role, path, headers, "", None, None, record=True)
+
+    def ask(self, ask: Ask, role: Role = Role.PROBE, *, record: bool = True) -> Exchange:
+        """Send one request and return the exchange."""
+        session = self._session(ask) if self.wire == wires.SESSIONS else None
+        self._rpc_id += 1
+        headers, body, rpc_id = wires.request(ask, self.wire, self._rpc_id, session)
+        return self._perform(ask, role, self._path, headers, body, rpc_id, ask.token, record=record)
+
+    # --- sessions of the stateful wire ------------------------------------------------------------------------------
+
+    def _session(self, ask: Ask) -> str | None:
+        """Return the session that a request belongs to, opening it with its owner's good token; None for none."""
+        tag = ask.session
+        if tag is None:
+            tag = ask.token.caller if ask.token is not None else ""
+        if tag == "" or ask.method == "initialize":
+            return None
+        key = (self._domain, tag)
+        if key not in self._sessions:
+            opened = self._initialize(tag.split("/", 1)[0])
+            if opened.result is None:
+                raise ControlError(f"a session of {tag} is opened with a good token", opened.words)
+            self._sessions[key] = opened.response.header("mcp-session-id")
+        return self._sessions[key]
+
+    def _initialize(self, caller: str) -> Exchange:
+        token = self.token(caller)
+        with self.channel("session", 0):
+            opened = self.ask(Ask(method="initialize", token=token, session=""), Role.SETUP)
+            session = opened.response.header("mcp-session-id")
+            if opened.result is not None:
+                ready = Ask(method="notifications/initialized", token=token)
+                headers, body, rpc_id = wires.request(ready, self.wire, self._rpc_id, session)
+                self._perform(ready, Role.SETUP, self._path, headers, body, rpc_id, token, record=True)
+        return opened
+
+    # --- bytes ------------------------------------------------------------------------------------------------------
+
+    def _perform(
+        self,
+        ask: Ask,
+        role: Role,
+        path: str,
+        headers: wires.Headers,
+        body: str,
+        rpc_id: int | None,
+        recipe: TokenRecipe | None,
+        *,
+        record: bool,
+    ) -> Exchange:
+        if self.spent.requests >= self._limits.requests:
+            raise UntestableError(f"the limit of {self._limits.requests} requests is reached", "raise --max-requests")
+        if self._limits.rate:
+            self._sleep(1 / self._limits.rate)
+        sent_headers, shown_headers = headers, headers
+        if recipe is not None:
+            token = self._tokens.token(recipe, self._domain)
+            self._redactor.remember(token)
+            sent_headers = [*headers, ("Authorization", f"Bearer {token}")]
+            shown_headers = [*headers, ("Authorization", f"Bearer (the token of {recipe.caller}; see ask.token)")]
+        budget = self._target.budget
+        charged = budget is not None and ask.verb == "POST" and budget.charges(ask.method)
+        content = body.encode("utf-8", "surrogatepass")
+        request = Message(f"{ask.verb} {path} HTTP/1.1", tuple(shown_headers), content.decode("latin-1"))
+        received = self._sent(ask, path, sent_headers, content, charged=charged)
+        response, at = self._response(received)
+        exchange = Exchange(ask, role, request, response, at, rpc_id)
+        self._count(exchange, charged=charged)
+        if record:
+            self._history.exchange(self._channel, self._example, exchange)
+        if isinstance(received, TransportError):
+            raise transport_failure(exchange)
+        self._void_if_refused(exchange)
+        return exchange
+
+    def _sent(
+        self, ask: Ask, path: str, headers: wires.Headers, content: bytes, *, charged: bool
+    ) -> Received | TransportError:
+        """Send, and once more after a transport error if that cannot have been charged."""
+        for last in (False, True):
+            try:
+                return self._transport.exchange(
+                    ask.verb,
+                    path,
+                    headers,
+                    content,
+                    timeout=self._limits.timeout,
+                    size_cap=SIZE_CAP,
+                    done=wires.is_answered if ask.verb == "POST" else _at_once,
+                )
+            except (AnswerTimedOutError, CannotConnectError) as error:
+                return error
+            except TransportError as error:
+                if last or (charged and error.sent is not None):
+                    return error
+                self.spent.retried += 1
+        raise AssertionError("unreachable: the second attempt returns")
+
+    def _response(self, received: Received | TransportError) -> tuple[Message, Moments]:
+        if isinstance(received, TransportError):
+            sent = received.ended if received.sent is None else received.sent
+            text = f"{received.code}: {received}"
+            return Message("", (), text), Moments(sent, received.ended, received.ended)
+        body, redacted = self._redactor.redact(received.body)
+        headers: list[tuple[str, str]] = []
+        for name, value in received.headers:
+            clean, hit = self._redactor.redact(value.encode("latin-1", "replace"))
+            redacted = redacted or hit
+            headers.append((name, clean.decode("latin-1")))
+        self.spent.redacted += redacted
+        message = Message(received.start, tuple(headers), body.decode("latin-1"))
+        return message, Moments(received.sent, received.first, received.last)
+
+    def _count(self, exchange: Exchange, *, charged: bool) -> None:
+        for counts in (self.spent, self._example_counts):
+            counts.requests += 1
+            role = exchange.role.name.lower()
+            counts.by_role[role] = counts.by_role.get(role, 0) + 1
+        if charged and exchange.status != 401:
+            self.spent.charged += 1
+            caller = exchange.ask.token.caller if exchange.ask.token else ""
+            self._charged[caller] = self._charged.get(caller, 0) + 1
+            self._last_charge = exchange.at.last
+
+    def _void_if_refused(self, exchange: Exchange) -> None:
+        """A budget refusal in an example of another invariant says nothing about it."""
+        budget = self._target.budget
+        refusal = 429 if budget is None else budget.refusal_status
+        if not self._voids_refusals or exchange.status != refusal:
+            return
+        told = exchange.response.header("retry-after") or ""
+        wait = float(told) if told.isdigit() and len(told) < 6 else (budget.window if budget else 1.0)
+        self.fresh_budget_if_free()
+        raise VoidError("a budget refusal", 0.0 if self._target.fresh_budgets else wait)
+
+
+def transport_failure(exchange: Exchange) -> UntestableError:
+    """Return what an exchange without an answer means for its example."""
+    code, _, text = exchange.response.body.partition(": ")
+    return UntestableError(f"no answer to {exchange.ask.words} ({code}): {text}", "see whether the server is up")
+
+
+def _at_once(_: bytes) -> bool:
+    return True
+
+
+def open_transport(
+    url: str, *, clock: Callable[[], float], ca_file: str | None = None, insecure: bool = False
+) -> Transport:
+    """Return a transport to the origin of `url`."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return Transport(parts.scheme, parts.hostname or "", port, clock=clock, ca_file=ca_file, insecure=insecure)

@@ -1,0 +1,332 @@
+"""Runs the property of one requirement: first every written row, then drawn examples.
+
+Only violations travel through Hypothesis, so that they shrink. Everything else is recorded and stops here: raised
+through Hypothesis, a failed control would be shrunk for hundreds of requests, and a skip would end the property.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import HypothesisException
+
+from quenchz.driver import HttpSubject
+from quenchz.history import ExampleRecord, HistoryWriter
+from quenchz_spec.codec import NotPlainDataError, encode
+from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError, VoidError
+from quenchz_spec.requirement import Invariant, Requirement
+from quenchz_spec.subject import Subject
+from quenchz_spec.vocabulary import Exchange
+
+ATTEMPTS = 3
+"""How often a void example is tried before it counts as untestable."""
+GIVE_UP = 3
+"""Examples in a row that could not be judged, after which a requirement is not asked any further."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How thorough a run is: drawn examples per requirement, executions spent on shrinking, repeats of a finding."""
+
+    name: str
+    examples: int
+    slow_examples: int
+    shrinks: int
+    repeats: int
+
+
+PROFILES = {
+    "smoke": Profile("smoke", 0, 0, 0, 1),
+    "gate": Profile("gate", 20, 4, 40, 4),
+    "deep": Profile("deep", 200, 20, 300, 4),
+}
+
+
+def is_slow(requirement: Requirement) -> bool:
+    """Whether an example spends whole budgets, and so a drawn one costs a hundred requests or a wait."""
+    return requirement.invariant is Invariant.RESERVES
+
+
+def judged(call: Callable[[], None], requirement: Requirement) -> tuple[str, str, ViolationError | None]:
+    """Run one example and return its outcome, the detail and the violation; the one place that knows both sides."""
+    try:
+        call()
+    except ViolationError as violation:
+        violation.norm = violation.norm or requirement.norm
+        return "violated", str(violation), violation
+    except ControlError as error:
+        return "control-failed", str(error), None
+    except UntestableError as error:
+        return "untestable", str(error), None
+    except NotDeclaredError as error:
+        return "not-declared", str(error), None
+    except VoidError as error:
+        return "void", str(error), None
+    return "held", "", None
+
+
+class Runner:
+    """Runs requirements against one subject and keeps what happened."""
+
+    def __init__(
+        self,
+        subject: HttpSubject,
+        history: HistoryWriter,
+        profile: Profile,
+        seed: int,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.records: list[ExampleRecord] = []
+        self._subject = subject
+        self._history = history
+        self._profile = profile
+        self._seed = seed
+        self._progress = progress
+        self._number = 0
+
+    def run(self, requirement: Requirement) -> list[ExampleRecord]:
+        """Run one requirement and return the records of its examples.
+
+        An error of the law or of the judge becomes a `harness-error`, never a verdict about the server.
+        """
+        before = len(self.records)
+        self._number = 0
+        try:
+            violated = self._table(requirement)
+            if not violated and not self._given_up(before) and not self._has_no_object(before):
+                self._draw(requirement)
+        except _BrokenHarnessError:
+            pass
+        records = self.records[before:]
+        self._confirm(requirement, [r for r in records if r.outcome == "violated"])
+        return self.records[before:]
+
+    def _given_up(self, before: int) -> bool:
+        last = self.records[max(before, len(self.records) - GIVE_UP) :]
+        return len(last) == GIVE_UP and all(r.outcome in ("control-failed", "untestable") for r in last)
+
+    def _has_no_object(self, before: int) -> bool:
+        return all(r.outcome == "not-declared" for r in self.records[before:]) and len(self.records) > before
+
+    # --- the written table ------------------------------------------------------------------------------------------
+
+    def _table(self, requirement: Requirement) -> bool:
+        before = len(self.records)
+        violated = False
+        inner = inner_test(requirement)
+        for name, row in requirement.rows.items():
+            if self._given_up(before):
+                self._progress(f"{requirement.id}: gave up after {GIVE_UP} examples that could not be judged")
+                break
+            record = self._example(requirement, inner, "table", name, {requirement.argument: row.value})
+            violated = violated or record.outcome == "violated"
+        return violated
+
+    # --- drawn examples ---------------------------------------------------------------------------------------------
+
+    def _draw(self, requirement: Requirement) -> None:
+        count = self._profile.slow_examples if is_slow(requirement) else self._profile.examples
+        if count == 0:
+            return
+        property_ = requirement.check
+        inner = inner_test(requirement)
+        start = len(self.records)
+        shrunk = 0
+        known: dict[str, ViolationError] = {}
+
+        def recorded(subject: Subject, **arguments: Any) -> None:
+            nonlocal shrunk
+            del subject
+            if not known and self._given_up(start):
+                return
+            if known:
+                # Beyond the allowance an example is called held, so that the shrinker ends; what is known to be
+                # violated must stay so, or the last replay would be called flaky.
+                key = json.dumps(encode(arguments), sort_keys=True)
+                if shrunk >= self._profile.shrinks:
+                    if key in known:
+                        raise known[key]
+                    return
+                shrunk += 1
+            record = self._example(requirement, inner, "shrink" if known else "generate", "", arguments)
+            if self._last_violation is not None:
+                known[json.dumps(record.arguments, sort_keys=True)] = self._last_violation
+                raise self._last_violation
+
+        handle: Any = getattr(property_, "hypothesis")  # noqa: B009 - Hypothesis' own handle on the inner test
+        original = handle.inner_test
+        handle.inner_test = recorded
+        limits = settings(
+            max_examples=count,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.shrink),
+            report_multiple_bugs=False,
+            print_blob=False,
+            suppress_health_check=list(HealthCheck),
+            verbosity=hypothesis.Verbosity.quiet,
+        )
+        try:
+            hypothesis.seed(self._seed)(limits(property_))(subject=self._subject)
+        except (ViolationError, HypothesisException, BaseExceptionGroup):
+            # Recorded already. A violation that did not repeat surfaces as Flaky: it was observed all the same.
+            if not known:
+                raise
+        finally:
+            handle.inner_test = original
+
+    # --- one example ------------------------------------------------------------------------------------------------
+
+    _last_violation: ViolationError | None = None
+
+    def _example(
+        self, requirement: Requirement, inner: Callable[..., None], phase: str, row: str, arguments: dict[str, Any]
+    ) -> ExampleRecord:
+        record = self._attempt(requirement, inner, phase, row, arguments, last=False)
+        for attempt in range(2, ATTEMPTS + 1):
+            if record.outcome != "void":
+                break
+            record = self._attempt(requirement, inner, phase, row, arguments, last=attempt == ATTEMPTS)
+        return record
+
+    def _attempt(
+        self,
+        requirement: Requirement,
+        inner: Callable[..., None],
+        phase: str,
+        row: str,
+        arguments: dict[str, Any],
+        *,
+        last: bool,
+    ) -> ExampleRecord:
+        self._number += 1
+        self._progress(f"{requirement.id} {phase} {row or self._number}")
+        began = time.monotonic()
+        voids = requirement.invariant is not Invariant.RESERVES
+        self._last_violation = None
+        wait = 0.0
+        self._subject.begin_example()
+        with self._subject.channel(requirement.id, self._number, voids_refusals=voids) as counts:
+
+            def call() -> None:
+                nonlocal wait
+                try:
+                    inner(subject=self._subject, **arguments)
+                except VoidError as void:
+                    wait = void.wait
+                    raise
+
+            try:
+                encoded = encode(arguments)
+                outcome, detail, violation = judged(call, requirement)
+                if outcome == "void" and last:
+                    outcome, detail = "untestable", f"void {ATTEMPTS} times: {detail}"
+                if outcome == "held" and not (counts.by_role.get("control") and counts.by_role.get("probe")):
+                    outcome, detail = "harness-error", "the property held without a control and a probe"
+            except KeyboardInterrupt:
+                raise
+            except NotPlainDataError as error:
+                encoded, outcome, detail, violation = None, "harness-error", str(error), None
+            except Exception as error:  # noqa: BLE001 - whatever the law or the judge did wrong is no verdict
+                encoded, violation = None, None
+                outcome, detail = "harness-error", _where(error)
+        record = ExampleRecord(
+            requirement=requirement.id,
+            number=self._number,
+            phase=phase,
+            row=row,
+            arguments=encoded,
+            outcome=outcome,
+            detail=detail,
+            controls=counts.by_role.get("control", 0),
+            probes=counts.by_role.get("probe", 0),
+            requests=counts.requests,
+            seconds=time.monotonic() - began,
+            violation=None if violation is None else violation_data(violation),
+        )
+        self._last_violation = violation
+        self.records.append(record)
+        self._history.example(record)
+        if outcome == "harness-error":
+            raise _BrokenHarnessError
+        if wait:
+            self._subject.wait(wait)
+        return record
+
+    # --- a finding is repeated --------------------------------------------------------------------------------------
+
+    def _confirm(self, requirement: Requirement, violated: list[ExampleRecord]) -> None:
+        if not violated:
+            return
+        minimal = smallest(violated)
+        inner = inner_test(requirement)
+        from quenchz_spec.codec import decode
+
+        arguments = decode(minimal.arguments)
+        repeats = self._profile.repeats if minimal.seconds < 1 else min(1, self._profile.repeats)
+        for _ in range(repeats):
+            try:
+                self._example(requirement, inner, "confirm", minimal.row, arguments)
+            except _BrokenHarnessError:
+                return
+
+
+class _BrokenHarnessError(Exception):
+    """An example ended in a harness error; the requirement is not asked any further."""
+
+
+def smallest(violated: Iterable[ExampleRecord]) -> ExampleRecord:
+    """Return the violated example to report: the first row of the table, else the shortest drawn one."""
+    found = list(violated)
+    rows = [record for record in found if record.phase == "table"]
+    if rows:
+        return rows[0]
+    drawn = [record for record in found if record.phase != "confirm"] or found
+    return min(drawn, key=lambda record: len(json.dumps(record.arguments)))
+
+
+def inner_test(requirement: Requirement) -> Callable[..., None]:
+    """Return the property without Hypothesis around it."""
+    handle: Any = getattr(requirement.check, "hypothesis")  # noqa: B009 - see above
+    inner: Callable[..., None] = handle.inner_test
+    return inner
+
+
+def violation_data(violation: ViolationError) -> dict[str, Any]:
+    """Return a violation as JSON data for the report."""
+    compared = violation.compared
+    return {
+        "held": violation.held,
+        "sent": violation.sent,
+        "received": violation.received,
+        "expected": violation.expected,
+        "difference": violation.difference,
+        "signature": violation.signature,
+        "norm": None if violation.norm is None else {"source": violation.norm.source, "quote": violation.norm.quote},
+        "compared": None if compared is None else [_transcript(exchange) for exchange in compared],
+    }
+
+
+def _transcript(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "request": [exchange.request.start, *(": ".join(h) for h in exchange.request.headers), exchange.request.body],
+        "response": [
+            exchange.response.start,
+            *(": ".join(h) for h in exchange.response.headers),
+            exchange.response.body,
+        ],
+    }
+
+
+def _where(error: Exception) -> str:
+    """Return an error of ours with the place it came from, without values: they could hold a token."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = ", ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} in {frame.name}" for frame in frames)
+    return f"{type(error).__name__} at {places}"

@@ -1,0 +1,170 @@
+"""A run as JSON Lines: a header, then every exchange and every example, in order.
+
+Line kinds: `header` (target, law, wire, seed), `exchange` (channel, example, role, ask, request, response, times) and
+`example` (requirement, number, phase, arguments, outcome). A channel is a requirement's id, or `setup`, `session`,
+`mask:KIND` for what the driver does around the properties. Tokens appear as recipes only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from quenchz_spec.codec import NotPlainDataError, decode, encode
+from quenchz_spec.subject import Target
+from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role
+
+FORMAT = 1
+
+
+class HistoryError(ValueError):
+    """The file is no history that this release can judge; the text names the line and the reason."""
+
+
+@dataclass(frozen=True)
+class ExampleRecord:
+    """What happened in one example of one requirement.
+
+    `phase` is `table`, `generate`, `shrink` or `confirm`; `outcome` is `held`, `violated`, `control-failed`,
+    `untestable`, `not-declared`, `void` or `harness-error`; `detail` explains it in words.
+    """
+
+    requirement: str
+    number: int
+    phase: str
+    row: str
+    arguments: Any
+    outcome: str
+    detail: str = ""
+    controls: int = 0
+    probes: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    violation: dict[str, Any] | None = None
+
+
+class HistoryWriter:
+    """Writes a history line by line; without a path it writes nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file: IO[str] | None = None if path is None else path.open("w", encoding="utf-8", newline="\n")
+        self._waiting: list[str] | None = []
+
+    def header(self, **members: Any) -> None:  # noqa: ANN401 - JSON data
+        """Write the header, and after it what came before it was known."""
+        waiting, self._waiting = self._waiting or [], None
+        self._write({"kind": "header", "quenchz_history": FORMAT, **members})
+        if self._file is not None:
+            self._file.writelines(waiting)
+
+    def exchange(self, channel: str, example: int, exchange: Exchange) -> None:
+        """Write one exchange."""
+        if self._file is None:
+            return
+        self._write(
+            {
+                "kind": "exchange",
+                "channel": channel,
+                "example": example,
+                "role": exchange.role.name.lower(),
+                "ask": encode(exchange.ask),
+                "request": _message(exchange.request),
+                "response": _message(exchange.response),
+                "at": [round(t, 6) for t in (exchange.at.sent, exchange.at.first, exchange.at.last)],
+                "rpc_id": exchange.rpc_id,
+            }
+        )
+
+    def example(self, record: ExampleRecord) -> None:
+        """Write how an example ended."""
+        if self._file is not None:
+            members = {k: v for k, v in vars(record).items() if k not in ("seconds", "violation")}
+            self._write({"kind": "example", **members})
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps(line, ensure_ascii=True, separators=(",", ":")) + "\n"
+        if self._waiting is not None:
+            self._waiting.append(text)
+        elif self._file is not None:
+            self._file.write(text)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"start": message.start, "headers": [list(h) for h in message.headers], "body": message.body}
+
+
+@dataclass
+class History:
+    """A history in memory."""
+
+    target: Target
+    header: dict[str, Any]
+    exchanges: dict[tuple[str, int], list[Exchange]] = field(
+        default_factory=lambda: defaultdict[tuple[str, int], list[Exchange]](list)
+    )
+    examples: list[ExampleRecord] = field(default_factory=list[ExampleRecord])
+
+
+def read_history(path: Path) -> History:
+    """Read a history.
+
+    Raises:
+        HistoryError: the file is missing, or a line is not what this release writes.
+    """
+    history: History | None = None
+    for number, line in _lines(path):
+        try:
+            data = json.loads(line)
+            kind = data["kind"]
+            if kind == "header":
+                if data.get("quenchz_history") != FORMAT:
+                    raise HistoryError(f"{path}: format {data.get('quenchz_history')!r}; this release reads {FORMAT}")
+                history = History(decode(data["target"]), data)
+            elif history is None:
+                raise HistoryError(f"{path}: line {number} comes before the header")
+            elif kind == "exchange":
+                history.exchanges[data["channel"], data["example"]].append(_exchange(data))
+            elif kind == "example":
+                members = {k: v for k, v in data.items() if k != "kind"}
+                history.examples.append(ExampleRecord(**members))
+        except (KeyError, TypeError, ValueError, NotPlainDataError) as error:
+            if isinstance(error, HistoryError):
+                raise
+            raise HistoryError(f"{path}: line {number} is not a line of a history ({error})") from None
+    if history is None:
+        raise HistoryError(f"{path}: the file is empty; a history begins with a header line")
+    return history
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        raise HistoryError(f"{path}: no such history; `quenchz check --history FILE` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: cannot be read ({error})") from None
+
+
+def _exchange(data: dict[str, Any]) -> Exchange:
+    ask = decode(data["ask"])
+    if not isinstance(ask, Ask):
+        raise HistoryError(f"an exchange asks {data['ask']!r}")
+    sent, first, last = data["at"]
+    messages = [
+        Message(m["start"], tuple((str(k), str(v)) for k, v in m["headers"]), m["body"])
+        for m in (data["request"], data["response"])
+    ]
+    return Exchange(ask, Role[data["role"].upper()], messages[0], messages[1], Moments(sent, first, last), data["rpc_id"])

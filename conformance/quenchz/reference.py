@@ -1,0 +1,132 @@
+"""Starts the reference server, or any server with its options, as a process that trusts the suite's issuer."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from quenchz_spec.subject import Budget, CallerSpec, ObservationTool, Target
+
+RESOURCE = "https://rates.quenchz.invalid/mcp"
+SCOPES = ("rates:read", "rates:history", "rates:admin")
+RESERVE = 5
+BUDGET = 25
+CALLERS = ("broad", "narrow", "quiet")
+WINDOW = 1.5
+"""Seconds. Short, so that what must wait for a window waits little; long beside a burst of thirty calls."""
+READY = re.compile(r"^quenchz reference ready: (\S+)$")
+START_SECONDS = 30.0
+
+FREE = (
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "notifications/*",
+)
+
+
+class ServerStartError(RuntimeError):
+    """The server did not say that it is ready; the text holds what it printed instead."""
+
+
+def reference_target(resource: str = RESOURCE) -> Target:
+    """Return the description of the reference server as `quenchz check --reference` starts it."""
+    return Target(
+        resource=resource,
+        callers=(
+            CallerSpec(name="broad", scopes=SCOPES, reserve=RESERVE),
+            CallerSpec(name="narrow", scopes=SCOPES[:1], reserve=RESERVE),
+            CallerSpec(name="quiet", scopes=SCOPES[:1], reserve=RESERVE),
+        ),
+        broad="broad",
+        narrow="narrow",
+        budget=Budget(
+            limiter="reserve", budget=BUDGET, window=WINDOW, pool=BUDGET - len(CALLERS) * RESERVE, free=FREE
+        ),
+        observations=(
+            ObservationTool(
+                tool="exchange_rates",
+                arguments={"currency": "USD"},
+                gap_causes=("no_such_observation",),
+                open_causes=("not_yet_published", "overdue"),
+            ),
+        ),
+        hidden=(
+            ("tools", "full_history"),
+            ("tools", "refresh_cache"),
+            ("prompts", "audit_history"),
+            ("resources", "rates://cache/state"),
+            ("resource_templates", "rates://history/{currency}"),
+        ),
+        may_call=("refresh_cache", "full_history"),
+        fresh_budgets=True,
+        mintable=True,
+    )
+
+
+@contextmanager
+def running(command: str | None, issuer: str, extra: Sequence[str] = ()) -> Iterator[str]:
+    """Start a server on a free port and yield its URL; it ends with the context.
+
+    `command` stands in for the reference server and gets the same options.
+
+    Raises:
+        ServerStartError: it ended, or was not ready in time.
+    """
+    base = [sys.executable, "-m", "quenchz_reference"] if command is None else shlex.split(command)
+    options = ["--port", "0", "--resource", RESOURCE, "--trust-tenants", issuer, "--budget", str(BUDGET)]
+    options += ["--window", str(WINDOW)]
+    for caller in CALLERS:
+        options += ["--reserve", f"{caller}={RESERVE}"]
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the command is the user's own
+                [*base, *options, *extra], stdout=subprocess.PIPE, stderr=log, text=True, errors="replace"
+            )
+        except OSError as error:
+            raise ServerStartError(f"{base[0]!r} cannot be started: {error.strerror}") from None
+        try:
+            yield _ready(process, log)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _ready(process: subprocess.Popen[str], log: object) -> str:
+    found: list[str] = []
+    printed: list[str] = []
+    ready = threading.Event()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            printed.append(line.rstrip("\n"))
+            match = READY.match(printed[-1])
+            if match and not found:
+                found.append(match.group(1))
+                ready.set()
+        ready.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    if not ready.wait(START_SECONDS) or not found:
+        log.seek(0)  # type: ignore[attr-defined]
+        tail = log.read()[-600:].strip()  # type: ignore[attr-defined]
+        said = " ".join([*printed[-3:], tail]) or "nothing"
+        raise ServerStartError(f"the server was not ready within {START_SECONDS:g} s; it said: {said}")
+    return found[0]

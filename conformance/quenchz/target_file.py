@@ -1,0 +1,253 @@
+"""quenchz.toml (spec/schemas/target.json) and the tokens file, as descriptions of a target."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from quenchz_spec.subject import KINDS, Budget, CallerSpec, ObservationTool, Target
+
+T = TypeVar("T")
+_LIMITERS = ("reserve", "per-caller", "shared", "none")
+_SOURCES = ("suite-issuer", "tokens-file")
+_REQUIRED = object()
+
+
+class TargetFileError(ValueError):
+    """The target file cannot be used; the text names the file, the key, its value and the fix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A target and how to reach it."""
+
+    url: str
+    target: Target
+    protocol: str = "auto"
+    source: str = ""
+    tokens_file: Path | None = None
+    listen: str = ""
+    owner_authorized: bool = False
+
+
+class _Table:
+    """A table of the file that knows where it stands, so that an error can say so."""
+
+    def __init__(self, data: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+        self._data = data
+        self._where = where
+        unknown = sorted(set(data) - set(known))
+        if unknown:
+            raise TargetFileError(f"{self.path(unknown[0])} is not a key of this table; it has {', '.join(known)}")
+
+    def path(self, key: str) -> str:
+        """Return the place of a key in words."""
+        return f"{self._where}{key}"
+
+    def take(self, key: str, kind: type[T], default: object = _REQUIRED) -> T:
+        """Return the value of a key, checked for its type."""
+        value = self._data.get(key, default)
+        if value is _REQUIRED:
+            raise TargetFileError(f"{self.path(key)} is missing; expected {_word(kind)}")
+        fits = isinstance(value, kind) and not (kind is not bool and isinstance(value, bool))
+        if value is not default and not fits and not (kind is float and isinstance(value, int)):
+            raise TargetFileError(f"{self.path(key)} is {value!r}; expected {_word(kind)}")
+        return cast("T", float(value) if kind is float and isinstance(value, int) else value)
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings, empty by default."""
+        value: list[Any] = self.take(key, list, [])
+        if not all(isinstance(item, str) for item in value):
+            raise TargetFileError(f"{self.path(key)} is {value!r}; expected a list of strings")
+        return tuple(value)
+
+    def choice(self, key: str, choices: Sequence[str], default: str) -> str:
+        """Return one of `choices`."""
+        value = self.take(key, str, default)
+        if value not in choices:
+            raise TargetFileError(f"{self.path(key)} is {value!r}; expected one of {', '.join(choices)}")
+        return value
+
+
+def _word(kind: type) -> str:
+    words = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "a table"}
+    return words.get(kind, "a list")
+
+
+def read_target_file(path: Path, url: str | None = None, tokens_file: Path | None = None) -> Configuration:
+    """Read a target file; `url` and `tokens_file` from the command line stand in for the file's own.
+
+    Raises:
+        TargetFileError: the file is missing, is no TOML, or a key does not fit.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TargetFileError(f"{path}: no such target file; `quenchz init URL` writes a first one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TargetFileError(f"{path}: cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise TargetFileError(f"{path}: not TOML: {error}") from None
+    keys = ("url", "protocol", "resource", "broad", "narrow", "owner_authorized", "tokens", "callers", "hidden")
+    keys += ("budget", "observations", "calls", "mask")
+    top = _Table(data, f"{path}: ", keys)
+    tokens = _Table(top.take("tokens", dict, {}), f"{path}: tokens.", ("source", "file", "listen"))
+    source = tokens.choice("source", ("", *_SOURCES), "")
+    named = tokens.take("file", str, "")
+    if tokens_file is not None:
+        source = "tokens-file"
+    dialled = url or top.take("url", str)
+    callers = _callers(top.take("callers", dict, {}), path)
+    target = Target(
+        resource=top.take("resource", str, dialled),
+        callers=callers,
+        broad=top.take("broad", str, callers[0].name if callers else ""),
+        narrow=top.take("narrow", str, callers[1].name if len(callers) > 1 else ""),
+        budget=_budget(top.take("budget", dict, {}), callers, f"{path}: budget."),
+        observations=tuple(
+            _observation(entry, f"{path}: observations[{n}].")
+            for n, entry in enumerate(top.take("observations", list, []))
+        ),
+        hidden=_hidden(top.take("hidden", dict, {}), f"{path}: hidden."),
+        may_call=_Table(top.take("calls", dict, {}), f"{path}: calls.", ("allow", "challengeable")).strings("allow"),
+        challengeable=_Table(top.take("calls", dict, {}), f"{path}: calls.", ("allow", "challengeable")).strings(
+            "challengeable"
+        ),
+        mask_headers=_Table(top.take("mask", dict, {}), f"{path}: mask.", ("headers",)).strings("headers"),
+        mintable=source == "suite-issuer",
+    )
+    names = [caller.name for caller in callers]
+    for key, name in (("broad", target.broad), ("narrow", target.narrow)):
+        if name and name not in names:
+            raise TargetFileError(f"{path}: {key} is {name!r}; expected one of the callers {', '.join(names)}")
+    return Configuration(
+        url=checked_url(dialled, f"{path}: url"),
+        target=target,
+        protocol=top.choice("protocol", ("auto", "2026-07-28", "2025-11-25"), "auto"),
+        source=source,
+        tokens_file=tokens_file or (path.parent / named if named else None),
+        listen=tokens.take("listen", str, ""),
+        owner_authorized=top.take("owner_authorized", bool, False),
+    )
+
+
+def checked_url(url: str, where: str) -> str:
+    """Return `url` if it can be dialled.
+
+    Raises:
+        TargetFileError: it is not an http or https URL with a host.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise TargetFileError(f"{where} is {url!r}; expected http://host[:port]/path or https://…")
+    return url
+
+
+def _callers(data: Mapping[str, Any], path: Path) -> tuple[CallerSpec, ...]:
+    found: list[CallerSpec] = []
+    for name, entry in data.items():
+        if not isinstance(entry, dict):
+            raise TargetFileError(f"{path}: callers.{name} is {entry!r}; expected a table")
+        table = _Table(entry, f"{path}: callers.{name}.", ("scopes", "reserve"))
+        reserve = table.take("reserve", int, 0)
+        found.append(CallerSpec(name=name, scopes=table.strings("scopes"), reserve=reserve or None))
+    return tuple(found)
+
+
+def _budget(data: Mapping[str, Any], callers: Sequence[CallerSpec], where: str) -> Budget | None:
+    if not data:
+        return None
+    keys = ("limiter", "budget", "window_seconds", "free_methods", "refusal_status", "exclusive")
+    table = _Table(data, where, keys)
+    limiter = table.choice("limiter", _LIMITERS, "reserve")
+    if limiter == "none":
+        return None
+    budget, window = table.take("budget", int), table.take("window_seconds", float)
+    reserved = sum(caller.reserve or 0 for caller in callers)
+    if reserved > budget:
+        raise TargetFileError(f"{where}budget is {budget}; the callers' reserves add up to {reserved}")
+    if window <= 0 or budget < 1:
+        raise TargetFileError(f"{where}budget is {budget} per {window} s; both must be positive")
+    return Budget(
+        limiter=limiter,
+        budget=budget,
+        window=window,
+        pool=budget - reserved,
+        free=table.strings("free_methods") or DEFAULT_FREE,
+        refusal_status=table.take("refusal_status", int, 429),
+        exclusive=table.take("exclusive", bool, True),
+    )
+
+
+DEFAULT_FREE = (
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "notifications/*",
+)
+
+
+def _observation(data: Any, where: str) -> ObservationTool:  # noqa: ANN401 - TOML data
+    if not isinstance(data, dict):
+        raise TargetFileError(f"{where.rstrip('.')} is {data!r}; expected a table")
+    keys = ("tool", "arguments", "from", "to", "observations", "certificate", "gap_causes", "open_causes")
+    table = _Table(data, where, keys)
+    return ObservationTool(
+        tool=table.take("tool", str),
+        arguments=table.take("arguments", dict, {}),
+        since=table.take("from", str, "from"),
+        until=table.take("to", str, "to"),
+        observations=table.take("observations", str, "/observations"),
+        certificate=table.take("certificate", str, "/coverage"),
+        gap_causes=table.strings("gap_causes"),
+        open_causes=table.strings("open_causes"),
+    )
+
+
+def _hidden(data: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    table = _Table(data, where, KINDS)
+    return tuple((kind, name) for kind in KINDS for name in table.strings(kind))
+
+
+def from_tokens_file(document: dict[str, Any], url: str, path: Path) -> Configuration:
+    """Return the configuration that a tokens file describes.
+
+    Raises:
+        TargetFileError: a member does not fit.
+    """
+    callers = tuple(
+        CallerSpec(name=name, scopes=tuple(caller.get("scopes", ())), reserve=caller.get("reserve") or None)
+        for name, caller in document["callers"].items()
+    )
+    by_scopes = sorted(callers, key=lambda caller: len(caller.scopes))
+    budget = document.get("budget")
+    shown = {}
+    if isinstance(budget, dict):
+        known = ("limiter", "budget", "window_seconds", "free_methods", "refusal_status", "exclusive")
+        shown = {key: budget[key] for key in known if key in budget}
+    target = Target(
+        resource=document["resource"],
+        callers=callers,
+        broad=by_scopes[-1].name if by_scopes else "",
+        narrow=by_scopes[0].name if len(by_scopes) > 1 else "",
+        budget=_budget(shown, callers, f"{path}: budget."),
+        observations=tuple(
+            _observation(entry, f"{path}: observations[{n}].")
+            for n, entry in enumerate(document.get("observations", []))
+        ),
+        hidden=_hidden(document.get("hidden", {}), f"{path}: hidden."),
+        may_call=tuple(document.get("may_call", ())),
+    )
+    return Configuration(url=checked_url(url, "URL"), target=target, source="tokens-file", tokens_file=path)
