@@ -36,13 +36,14 @@ class SuiteIssuer:
     instance that no target is told of makes a stranger that can be discovered.
     """
 
-    def __init__(self, kid: str = "quenchz-suite-1") -> None:
+    def __init__(self, kid: str = "quenchz-suite-1", *, port: int = 0) -> None:
         self.key = SigningKey.generate(kid)
+        self._port = port
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> SuiteIssuer:
-        self._server = _Server(self.key)
+        self._server = _Server(self.key, self._port)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="suite issuer", daemon=True
         )
@@ -87,8 +88,8 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, key: SigningKey) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, key: SigningKey, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.base_url = f"http://127.0.0.1:{self.server_address[1]}"
         self.jwks = {"keys": [key.jwk()]}
         self.jwks_fetches = 0

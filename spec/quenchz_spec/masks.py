@@ -1,6 +1,6 @@
 """What may differ between two denials, and the comparison under it.
 
-The mask hides the JSON-RPC id, `Date`, what the target file names, and the server's own noise as two *invented* names
+The mask hides the JSON-RPC id, the session id of the request, `Date`, what the target file names, and the server's own noise as two *invented* names
 show it. It never hides the status, a member's name or a whole body.
 """
 
@@ -27,7 +27,7 @@ class Mask:
     @property
     def words(self) -> str:
         """The mask in words, for a report."""
-        shown = "JSON-RPC id, values of " + ", ".join(self.values)
+        shown = "JSON-RPC id, own session id, values of " + ", ".join(self.values)
         return shown + (f"; presence of {', '.join(self.presence)}" if self.presence else "")
 
 
@@ -113,8 +113,10 @@ def _headers(exchange: Exchange) -> dict[str, tuple[str, ...]]:
 
 
 def _visible(exchange: Exchange, mask: Mask) -> list[tuple[str, str]]:
+    session = exchange.request.header("mcp-session-id")
     return [
-        (name, "" if name.lower() in mask.values else value)
+        # The id of the session that the request itself named tells its sender nothing.
+        (name, "" if name.lower() in mask.values or value == session else value)
         for name, value in exchange.response.headers
         if name.lower() not in mask.presence
     ]

@@ -64,8 +64,10 @@ def arrival_traces() -> st.SearchStrategy[tuple[Step, ...]]:
         caller=st.integers(0, 2),
         reserves=st.integers(0, 1),
         pools=st.integers(0, 1),
-        more=st.integers(1, 3),
+        more=st.integers(2, 3),
         what=st.sampled_from([What.GRANTED, What.GRANTED, What.NONEXISTENT, What.HIDDEN]),
     )
     pauses = st.builds(Pause, st.integers(1, 20))
-    return st.lists(st.one_of(bursts, bursts, bursts, pauses), min_size=1, max_size=6).map(tuple)
+    # A trace begins with a burst of two calls or more: the first is the control, the second is judged.
+    later = st.lists(st.one_of(bursts, bursts, bursts, pauses), max_size=5)
+    return st.builds(lambda first, rest: (first, *rest), bursts, later)
