@@ -6,11 +6,9 @@ import ipaddress
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
 from quenchz.driver import HttpSubject, Limits, UnreachableError, open_transport
@@ -26,6 +24,11 @@ from quenchz.verdicts import Finding, Verdict, exit_code, find
 from quenchz_spec.codec import encode
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError
 from quenchz_spec.requirement import LAW, Invariant, Requirement, law
+from quenchz_spec.schemas import only_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
 
 STRANGER = "https://stranger.quenchz.invalid"
 PER_EXAMPLE = {Invariant.AUDIENCE: 2, Invariant.DENIALS: 6, Invariant.RESERVES: 60, Invariant.CERTIFICATES: 3}
@@ -112,16 +115,15 @@ def selected(invariants: Sequence[str], ids: Sequence[str]) -> list[Requirement]
     for name in ids:
         if name not in by_id:
             raise UsageError(f"--id {name}: no such requirement; `quenchz list` shows all {len(by_id)}")
-    chosen = [
+    return [
         requirement
         for requirement in known
         if (not invariants and not ids) or requirement.id in ids or requirement.invariant.word in invariants
     ]
-    return chosen
 
 
 @contextmanager
-def suite_source(target_of: Configuration, issuer: SuiteIssuer) -> Iterator[TokenSource]:
+def suite_source(target_of: Configuration, issuer: SuiteIssuer) -> Generator[TokenSource, None, None]:
     """Yield the token source of the suite's own issuer."""
     mint = Mint(
         issuer.base_url,
@@ -136,7 +138,7 @@ def suite_source(target_of: Configuration, issuer: SuiteIssuer) -> Iterator[Toke
 
 
 @contextmanager
-def token_source(configuration: Configuration) -> Iterator[TokenSource]:
+def token_source(configuration: Configuration) -> Generator[TokenSource, None, None]:
     """Yield where the tokens of a configuration come from.
 
     Raises:
@@ -147,7 +149,8 @@ def token_source(configuration: Configuration) -> Iterator[TokenSource]:
             host, _, port = configuration.listen.rpartition(":")
             if not port.isdigit() or host not in ("127.0.0.1", "localhost"):
                 raise TargetFileError(
-                    f"tokens.listen is {configuration.listen!r}; expected 127.0.0.1:PORT, where the target looks for keys"
+                    f"tokens.listen is {configuration.listen!r}; expected 127.0.0.1:PORT, where the target looks for"
+                    " keys"
                 )
             issuer = stack.enter_context(SuiteIssuer(port=int(port)))
             yield stack.enter_context(suite_source(configuration, issuer))
@@ -160,7 +163,7 @@ def token_source(configuration: Configuration) -> Iterator[TokenSource]:
 class NoSource:
     """No tokens at all."""
 
-    def token(self, recipe: object, domain: int) -> str:
+    def token(self, recipe: object, domain: int) -> str:  # noqa: ARG002 - the form of TokenSource
         """Raise: there is no token of any kind."""
         raise UntestableError(
             "there is no token to begin with", "give --tokens-file, or tokens.source in a target file (--target)"
@@ -184,9 +187,7 @@ def authorize(configuration: Configuration) -> None:
         )
 
 
-def check(
-    configuration: Configuration, source: TokenSource, options: Options, progress: Progress
-) -> Report | None:
+def check(configuration: Configuration, source: TokenSource, options: Options, progress: Progress) -> Report | None:
     """Run the selected requirements against a target and return the report; None after a dry run.
 
     Raises:
@@ -252,9 +253,7 @@ def check(
     return _report(configuration.url, subject, findings, options, time.monotonic() - began, not unreached, notes)
 
 
-def _run_all(
-    runner: Runner, subject: HttpSubject, requirements: Sequence[Requirement], progress: Progress
-) -> bool:
+def _run_all(runner: Runner, subject: HttpSubject, requirements: Sequence[Requirement], progress: Progress) -> bool:
     """Run every requirement; true when the user interrupted."""
     try:
         for requirement in requirements:
@@ -262,7 +261,8 @@ def _run_all(
             records = runner.run(requirement)
             finding = find(requirement, records)
             spent = subject.spent.requests - before
-            progress.line(f"{requirement.id:<10} {finding.verdict.value:<14} {finding.examples} examples, {spent} requests")
+            counted = f"{finding.examples} examples, {spent} requests"
+            progress.line(f"{requirement.id:<10} {finding.verdict.value:<14} {counted}")
     except KeyboardInterrupt:
         progress.line("Interrupted: what is known so far follows.")
         return True
@@ -307,7 +307,7 @@ def _report(
     findings: list[Finding],
     options: Options,
     seconds: float,
-    reached: bool,  # noqa: FBT001
+    reached: bool,
     notes: list[str],
 ) -> Report:
     spent = subject.spent
@@ -335,9 +335,7 @@ def _report(
     )
 
 
-def _plan(
-    subject: HttpSubject, requirements: Sequence[Requirement], options: Options, progress: Progress
-) -> None:
+def _plan(subject: HttpSubject, requirements: Sequence[Requirement], options: Options, progress: Progress) -> None:
     """Print what the run will cost at most before its first example."""
     profile = options.profile
     most = 0
@@ -348,8 +346,7 @@ def _plan(
     called = {observing.tool for observing in target.observations} | set(target.may_call)
     for caller in (target.broad, target.narrow):
         for name in catalogue.names(caller, "tools"):
-            annotations = catalogue.entry(caller, "tools", name).get("annotations")
-            if isinstance(annotations, dict) and annotations.get("readOnlyHint") is True:
+            if only_reads(catalogue.entry(caller, "tools", name)):
                 called.add(name)
     budget = target.budget
     waits = sum(r.invariant is Invariant.RESERVES for r in requirements) * 5 * (budget.window if budget else 0)
@@ -406,5 +403,3 @@ def judge(path: Path, level: str) -> Report:
 def stderr_progress(*, quiet: bool) -> Progress:
     """Return the progress that goes to standard error."""
     return Progress(sys.stderr, quiet=quiet)
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from quenchz.check import Options, Progress
     from quenchz.report import Report
-    from quenchz.target_file import Configuration
 
 USAGE = 2
 
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and the release of the law")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    _add_check(commands)
+    _check_options(commands.add_parser("check", help="judge a server", epilog=_EXITS))
     judge = commands.add_parser("judge", help="judge a recorded history again, without network")
     judge.add_argument("history", type=Path)
     judge.add_argument("--level", choices=("must", "quenchz", "should", "observe"), default="")
@@ -44,14 +44,15 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:  # noqa: SLF001 - argparse has no public name for it
-    check = commands.add_parser("check", help="judge a server", epilog=_EXITS)
+def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument("url", nargs="?", help="the MCP endpoint; may come from the target file instead")
     check.add_argument("--reference", action="store_true", help="start the reference server and judge it")
     check.add_argument("--server", metavar="COMMAND", help="with --reference: start this instead, with its options")
     check.add_argument("--target", type=Path, metavar="FILE", help="quenchz.toml: what the target declares")
     check.add_argument("--tokens-file", type=Path, metavar="FILE", help="tokens and declarations of the target")
-    check.add_argument("--invariant", action="append", default=[], metavar="NAME", help="audience, denials, …; repeatable")
+    check.add_argument(
+        "--invariant", action="append", default=[], metavar="NAME", help="audience, denials, …; repeatable"
+    )
     check.add_argument("--id", action="append", default=[], metavar="ID", help="one requirement; repeatable")
     check.add_argument("--profile", choices=("smoke", "gate", "deep"), default="gate")
     check.add_argument("--seed", type=int, help="repeat a run; printed by every run")
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _never_crash_while_printing() -> None:
     """Servers choose some of what is printed: what a console cannot show is printed as escapes."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -106,19 +107,16 @@ def _usage(error: Exception) -> int:
     return USAGE
 
 
-def _serve(options: Sequence[str]) -> int:
+def _serve(options: Sequence[str]) -> int:  # noqa: RET503 - execv does not return
     from importlib.util import find_spec
 
     missing = [name for name in ("quenchz_reference", "uvicorn", "httpx2", "vcr") if find_spec(name) is None]
     if missing:
-        print(
-            f"quenchz: the reference server needs {', '.join(missing)}; install it with: pip install 'quenchz[reference]'",
-            file=sys.stderr,
-        )
+        install = "pip install 'quenchz[reference]'"
+        print(f"quenchz: the reference server needs {', '.join(missing)}; install it: {install}", file=sys.stderr)
         return USAGE
     # Replaced, not imported: the judge and the server share no code and no process.
     os.execv(sys.executable, [sys.executable, "-m", "quenchz_reference", *options])  # noqa: S606
-    return USAGE
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -140,6 +138,7 @@ def _run_check(arguments: argparse.Namespace) -> int:
     from quenchz import check as run
     from quenchz.driver import Limits
     from quenchz.engine import PROFILES
+    from quenchz.target_file import configured
 
     if arguments.server and not arguments.reference:
         raise run.UsageError("--server COMMAND stands in for the reference server: give --reference too")
@@ -171,7 +170,7 @@ def _run_check(arguments: argparse.Namespace) -> int:
     if arguments.reference:
         report = _against_reference(arguments.server, options, progress)
     else:
-        configuration = _configuration(arguments)
+        configuration = configured(arguments.url, arguments.target, arguments.tokens_file)
         with run.token_source(configuration) as source:
             report = run.check(configuration, source, options, progress)
     if report is None:
@@ -191,26 +190,6 @@ def _against_reference(command: str | None, options: Options, progress: Progress
         configuration = Configuration(url=url, target=target, source="suite-issuer")
         with run.suite_source(configuration, issuer) as source:
             return run.check(configuration, source, options, progress)
-
-
-def _configuration(arguments: argparse.Namespace) -> Configuration:
-    from quenchz.check import UsageError
-    from quenchz.target_file import Configuration, checked_url, from_tokens_file, read_target_file
-    from quenchz.tokens import read_tokens_file
-    from quenchz_spec.subject import Target
-
-    path: Path | None = arguments.target
-    if path is not None:
-        return read_target_file(path, arguments.url, arguments.tokens_file)
-    if arguments.tokens_file is not None:
-        document = read_tokens_file(arguments.tokens_file)
-        url = arguments.url or document.get("url")
-        if not isinstance(url, str):
-            raise UsageError("give the URL of the server: the tokens file names none")
-        return from_tokens_file(document, url, arguments.tokens_file)
-    if arguments.url is None:
-        raise UsageError("give a URL, --target FILE, or --reference")
-    return Configuration(url=checked_url(arguments.url, "URL"), target=Target(resource=arguments.url))
 
 
 def _replay_command(arguments: argparse.Namespace, seed: int) -> str:

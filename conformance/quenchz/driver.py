@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,11 +14,12 @@ from quenchz.transport import AnswerTimedOutError, CannotConnectError, Received,
 from quenchz_spec.discovery import discover, learn_mask
 from quenchz_spec.masks import Mask
 from quenchz_spec.outcomes import ControlError, UntestableError, VoidError
+from quenchz_spec.shapes import members
 from quenchz_spec.subject import Catalogue, Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role, TokenRecipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator
 
     from quenchz.history import HistoryWriter
     from quenchz.tokens import TokenSource
@@ -52,6 +52,16 @@ class Spent:
     retried: int = 0
     redacted: int = 0
     by_role: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where in the run an exchange belongs, and what a budget refusal means there."""
+
+    channel: str
+    example: int
+    voids_refusals: bool
+    counts: Spent
 
 
 class HttpSubject:
@@ -92,10 +102,7 @@ class HttpSubject:
         self._charged: dict[str, int] = {}
         self._last_charge = float("-inf")
         self._sessions: dict[tuple[int, str], str | None] = {}
-        self._channel = "setup"
-        self._example = 0
-        self._voids_refusals = True
-        self._example_counts = Spent()
+        self._place = _Place("setup", 0, voids_refusals=False, counts=Spent())
 
     # --- the run ----------------------------------------------------------------------------------------------------
 
@@ -106,6 +113,8 @@ class HttpSubject:
             UnreachableError: the target speaks neither revision, or lists nothing.
         """
         tried: list[str] = []
+        if not self._target.broad:
+            raise UnreachableError(self._without_tokens())
         with self.channel("setup", 0, voids_refusals=False):
             for wire in wires.PROTOCOLS if protocol == "auto" else (protocol,):
                 self.wire = wire
@@ -122,6 +131,18 @@ class HttpSubject:
         if not self._catalogue.entries.get(self._target.broad):
             raise UnreachableError("; ".join(self._catalogue.problems) or "nothing is listed")
 
+    def _without_tokens(self) -> str:
+        """Return why a target without any caller cannot be judged: what it answers, and what to provide."""
+        with self.channel("setup", 0, voids_refusals=False):
+            try:
+                answer = self.ask(Ask(method="server/discover"), Role.SETUP)
+            except UntestableError as error:
+                return error.missing
+        return (
+            f"without credentials the server answers {answer.words}, and there is no token to go on with: give "
+            "--tokens-file, or tokens.source and callers in a target file (--target)"
+        )
+
     def _greet(self) -> str:
         """Return an empty string if the server speaks the current wire to the broad caller, else what came."""
         token = self.token(self._target.broad)
@@ -132,12 +153,9 @@ class HttpSubject:
         result = exchange.result
         if result is None:
             return f"{exchange.ask.method} answered {exchange.words}"
-        info = result.get("serverInfo")
-        if not isinstance(info, dict):
-            meta = result.get("_meta")
-            info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
-        if isinstance(info, dict):
-            self.server = " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()[:80]
+        meta = members(result.get("_meta"))
+        info = members(result.get("serverInfo")) or members(meta.get("io.modelcontextprotocol/serverInfo"))
+        self.server = " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()[:80]
         return ""
 
     def _read_listings(self) -> None:
@@ -154,20 +172,14 @@ class HttpSubject:
                 return False
 
     @contextmanager
-    def channel(self, channel: str, example: int, *, voids_refusals: bool = True) -> Iterator[Spent]:
+    def channel(self, channel: str, example: int, *, voids_refusals: bool = True) -> Generator[Spent, None, None]:
         """Record what happens inside as part of `channel` and `example`; yields the counts of it."""
-        kept = (self._channel, self._example, self._voids_refusals, self._example_counts)
-        counts = Spent()
-        self._channel, self._example, self._voids_refusals, self._example_counts = (
-            channel,
-            example,
-            voids_refusals,
-            counts,
-        )
+        kept = self._place
+        self._place = _Place(channel, example, voids_refusals, Spent())
         try:
-            yield counts
+            yield self._place.counts
         finally:
-            self._channel, self._example, self._voids_refusals, self._example_counts = kept
+            self._place = kept
 
     def begin_example(self) -> None:
         """Make room for the charged calls of one example, where a fresh budget costs nothing."""
@@ -226,7 +238,7 @@ class HttpSubject:
             if budget is not None and exchange.status == budget.refusal_status:
                 self.wait(budget.window * 1.02)
                 exchange = self.ask(ask, role, record=False)
-            self._history.exchange(self._channel, self._example, exchange)
+            self._history.exchange(self._place.channel, self._place.example, exchange)
             return exchange
 
         return asking
@@ -342,7 +354,7 @@ class HttpSubject:
         exchange = Exchange(ask, role, request, response, at, rpc_id)
         self._count(exchange, charged=charged)
         if record:
-            self._history.exchange(self._channel, self._example, exchange)
+            self._history.exchange(self._place.channel, self._place.example, exchange)
         if isinstance(received, TransportError):
             raise transport_failure(exchange)
         self._void_if_refused(exchange)
@@ -387,7 +399,7 @@ class HttpSubject:
         return message, Moments(received.sent, received.first, received.last)
 
     def _count(self, exchange: Exchange, *, charged: bool) -> None:
-        for counts in (self.spent, self._example_counts):
+        for counts in (self.spent, self._place.counts):
             counts.requests += 1
             role = exchange.role.name.lower()
             counts.by_role[role] = counts.by_role.get(role, 0) + 1
@@ -401,7 +413,7 @@ class HttpSubject:
         """A budget refusal in an example of another invariant says nothing about it."""
         budget = self._target.budget
         refusal = 429 if budget is None else budget.refusal_status
-        if not self._voids_refusals or exchange.status != refusal:
+        if not self._place.voids_refusals or exchange.status != refusal:
             return
         told = exchange.response.header("retry-after") or ""
         wait = float(told) if told.isdigit() and len(told) < 6 else (budget.window if budget else 1.0)

@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import HypothesisException
 
-from quenchz.driver import HttpSubject
 from quenchz.history import ExampleRecord, HistoryWriter
 from quenchz_spec.codec import NotPlainDataError, encode
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError, VoidError
 from quenchz_spec.requirement import Invariant, Requirement
-from quenchz_spec.subject import Subject
-from quenchz_spec.vocabulary import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from quenchz.driver import HttpSubject
+    from quenchz_spec.subject import Subject
+    from quenchz_spec.vocabulary import Exchange
 
 ATTEMPTS = 3
 """How often a void example is tried before it counts as untestable."""
@@ -170,7 +173,7 @@ class Runner:
             phases=(Phase.generate, Phase.shrink),
             report_multiple_bugs=False,
             print_blob=False,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=tuple(HealthCheck.__members__.values()),
             verbosity=hypothesis.Verbosity.quiet,
         )
         try:
@@ -234,7 +237,7 @@ class Runner:
                 raise
             except NotPlainDataError as error:
                 encoded, outcome, detail, violation = None, "harness-error", str(error), None
-            except Exception as error:  # noqa: BLE001 - whatever the law or the judge did wrong is no verdict
+            except Exception as error:
                 encoded, violation = None, None
                 outcome, detail = "harness-error", _where(error)
         record = ExampleRecord(

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from quenchz_spec.codec import NotPlainDataError, decode, encode
-from quenchz_spec.subject import Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from quenchz_spec.subject import Target
 
 FORMAT = 1
 
@@ -54,7 +57,7 @@ class HistoryWriter:
         self._file: IO[str] | None = None if path is None else path.open("w", encoding="utf-8", newline="\n")
         self._waiting: list[str] | None = []
 
-    def header(self, **members: Any) -> None:  # noqa: ANN401 - JSON data
+    def header(self, **members: Any) -> None:
         """Write the header, and after it what came before it was known."""
         waiting, self._waiting = self._waiting or [], None
         self._write({"kind": "header", "quenchz_history": FORMAT, **members})
@@ -167,4 +170,6 @@ def _exchange(data: dict[str, Any]) -> Exchange:
         Message(m["start"], tuple((str(k), str(v)) for k, v in m["headers"]), m["body"])
         for m in (data["request"], data["response"])
     ]
-    return Exchange(ask, Role[data["role"].upper()], messages[0], messages[1], Moments(sent, first, last), data["rpc_id"])
+    return Exchange(
+        ask, Role[data["role"].upper()], messages[0], messages[1], Moments(sent, first, last), data["rpc_id"]
+    )

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
 from quenchz_spec.subject import Budget, CallerSpec, ObservationTool, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
 
 RESOURCE = "https://rates.quenchz.invalid/mcp"
 SCOPES = ("rates:read", "rates:history", "rates:admin")
@@ -51,9 +54,7 @@ def reference_target(resource: str = RESOURCE) -> Target:
         ),
         broad="broad",
         narrow="narrow",
-        budget=Budget(
-            limiter="reserve", budget=BUDGET, window=WINDOW, pool=BUDGET - len(CALLERS) * RESERVE, free=FREE
-        ),
+        budget=Budget(limiter="reserve", budget=BUDGET, window=WINDOW, pool=BUDGET - len(CALLERS) * RESERVE, free=FREE),
         observations=(
             ObservationTool(
                 tool="exchange_rates",
@@ -76,7 +77,7 @@ def reference_target(resource: str = RESOURCE) -> Target:
 
 
 @contextmanager
-def running(command: str | None, issuer: str, extra: Sequence[str] = ()) -> Iterator[str]:
+def running(command: str | None, issuer: str, extra: Sequence[str] = ()) -> Generator[str, None, None]:
     """Start a server on a free port and yield its URL; it ends with the context.
 
     `command` stands in for the reference server and gets the same options.
@@ -109,7 +110,7 @@ def running(command: str | None, issuer: str, extra: Sequence[str] = ()) -> Iter
                 process.stdout.close()
 
 
-def _ready(process: subprocess.Popen[str], log: object) -> str:
+def _ready(process: subprocess.Popen[str], log: IO[str]) -> str:
     found: list[str] = []
     printed: list[str] = []
     ready = threading.Event()
@@ -125,8 +126,8 @@ def _ready(process: subprocess.Popen[str], log: object) -> str:
 
     threading.Thread(target=read, daemon=True).start()
     if not ready.wait(START_SECONDS) or not found:
-        log.seek(0)  # type: ignore[attr-defined]
-        tail = log.read()[-600:].strip()  # type: ignore[attr-defined]
+        log.seek(0)
+        tail = log.read()[-600:].strip()
         said = " ".join([*printed[-3:], tail]) or "nothing"
         raise ServerStartError(f"the server was not ready within {START_SECONDS:g} s; it said: {said}")
     return found[0]

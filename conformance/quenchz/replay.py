@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from quenchz.driver import transport_failure
 from quenchz.engine import inner_test, judged, violation_data
 from quenchz.history import ExampleRecord, History
 from quenchz_spec.codec import decode, encode
 from quenchz_spec.discovery import discover, learn_mask
-from quenchz_spec.masks import Mask
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, VoidError
 from quenchz_spec.requirement import Invariant, law
-from quenchz_spec.subject import Catalogue, Target
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
+
+if TYPE_CHECKING:
+    from quenchz_spec.masks import Mask
+    from quenchz_spec.subject import Catalogue, Target
 
 _LACKS = "the history lacks an exchange that this law asks for"
 _RECORD = "record a new history with `quenchz check --history`"
@@ -110,9 +114,7 @@ def replay(history: History) -> tuple[ReplaySubject, list[ExampleRecord]]:
         requirement = known.get(old.requirement)
         if requirement is None:
             continue
-        subject.select(
-            requirement.id, old.number, voids_refusals=requirement.invariant is not Invariant.RESERVES
-        )
+        subject.select(requirement.id, old.number, voids_refusals=requirement.invariant is not Invariant.RESERVES)
         counts = subject.counts
         violation = None
         if old.outcome == "harness-error":

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quenchz.verdicts import LEVELS, Exit, Finding, Verdict
 from quenchz_spec.requirement import LAW, Invariant, Level, Requirement, law
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 FORMAT = 1
 WIDTH = 100
@@ -82,14 +84,17 @@ class Report:
 
     def text(self) -> str:
         """Return the terminal's form: a table by invariant, then each failure as a short proof."""
-        lines = [f"{self.url}" + (f" ({printable(self.server)})" if self.server else "") + f", MCP {self.wire}, {LAW}", ""]
+        lines = [
+            f"{self.url}" + (f" ({printable(self.server)})" if self.server else "") + f", MCP {self.wire}, {LAW}",
+            "",
+        ]
         for invariant in Invariant:
             of = [finding for finding in self.findings if finding.requirement.invariant is invariant]
             if of:
                 lines += [*_invariant(invariant, of, self.level), ""]
         for finding in self.findings:
             if finding.violation is not None:
-                lines += [*_proof(finding, self.replay), ""]
+                lines += [*proof(finding, self.replay), ""]
         unsettled = [f for f in self.findings if f.verdict in (Verdict.UNTESTABLE, Verdict.HARNESS_ERROR)]
         if unsettled:
             lines.append("Not established:")
@@ -170,7 +175,8 @@ def _together(findings: Sequence[Finding]) -> str:
     return next((verdict.value for verdict in order if verdict in found), Verdict.NOT_APPLICABLE.value)
 
 
-def _proof(finding: Finding, replay: str) -> list[str]:
+def proof(finding: Finding, replay: str = "") -> list[str]:
+    """Return a violation as a short proof: what was held, sent and received, and the sentence that forbids it."""
     requirement, violation = finding.requirement, finding.violation or {}
     lines = [f"{requirement.id} {finding.verdict.value}: {requirement.claim}"]
     example = finding.example
@@ -204,9 +210,7 @@ def _wrapped(text: str, first: str, indent: int) -> list[str]:
 
 def printable(text: str) -> str:
     """Return text whose control characters and lone surrogates are escapes: servers choose what we print."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text)
 
 
 def explain(requirement: Requirement) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from quenchz.tokens import read_tokens_file
+from quenchz_spec.shapes import items, members
 from quenchz_spec.subject import KINDS, Budget, CallerSpec, ObservationTool, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 T = TypeVar("T")
 _LIMITERS = ("reserve", "per-caller", "shared", "none")
@@ -58,9 +62,17 @@ class _Table:
             raise TargetFileError(f"{self.path(key)} is {value!r}; expected {_word(kind)}")
         return cast("T", float(value) if kind is float and isinstance(value, int) else value)
 
+    def table(self, key: str) -> dict[str, Any]:
+        """Return a table, empty by default."""
+        return members(self.take(key, dict, {}))
+
+    def entries(self, key: str) -> list[Any]:
+        """Return a list, empty by default."""
+        return items(self.take(key, list, []))
+
     def strings(self, key: str) -> tuple[str, ...]:
         """Return a list of strings, empty by default."""
-        value: list[Any] = self.take(key, list, [])
+        value = self.entries(key)
         if not all(isinstance(item, str) for item in value):
             raise TargetFileError(f"{self.path(key)} is {value!r}; expected a list of strings")
         return tuple(value)
@@ -92,32 +104,33 @@ def read_target_file(path: Path, url: str | None = None, tokens_file: Path | Non
         raise TargetFileError(f"{path}: cannot be read ({error})") from None
     except tomllib.TOMLDecodeError as error:
         raise TargetFileError(f"{path}: not TOML: {error}") from None
-    keys = ("url", "protocol", "resource", "broad", "narrow", "owner_authorized", "tokens", "callers", "hidden")
-    keys += ("budget", "observations", "calls", "mask")
+    keys = (
+        *("url", "protocol", "resource", "broad", "narrow", "owner_authorized", "tokens", "callers", "hidden"),
+        *("budget", "observations", "calls", "mask"),
+    )
     top = _Table(data, f"{path}: ", keys)
-    tokens = _Table(top.take("tokens", dict, {}), f"{path}: tokens.", ("source", "file", "listen"))
+    tokens = _Table(top.table("tokens"), f"{path}: tokens.", ("source", "file", "listen"))
     source = tokens.choice("source", ("", *_SOURCES), "")
     named = tokens.take("file", str, "")
     if tokens_file is not None:
         source = "tokens-file"
     dialled = url or top.take("url", str)
-    callers = _callers(top.take("callers", dict, {}), path)
+    callers = _callers(top.table("callers"), path)
     target = Target(
         resource=top.take("resource", str, dialled),
         callers=callers,
         broad=top.take("broad", str, callers[0].name if callers else ""),
         narrow=top.take("narrow", str, callers[1].name if len(callers) > 1 else ""),
-        budget=_budget(top.take("budget", dict, {}), callers, f"{path}: budget."),
+        budget=_budget(top.table("budget"), callers, f"{path}: budget."),
         observations=tuple(
-            _observation(entry, f"{path}: observations[{n}].")
-            for n, entry in enumerate(top.take("observations", list, []))
+            _observation(entry, f"{path}: observations[{n}].") for n, entry in enumerate(top.entries("observations"))
         ),
-        hidden=_hidden(top.take("hidden", dict, {}), f"{path}: hidden."),
-        may_call=_Table(top.take("calls", dict, {}), f"{path}: calls.", ("allow", "challengeable")).strings("allow"),
-        challengeable=_Table(top.take("calls", dict, {}), f"{path}: calls.", ("allow", "challengeable")).strings(
+        hidden=_hidden(top.table("hidden"), f"{path}: hidden."),
+        may_call=_Table(top.table("calls"), f"{path}: calls.", ("allow", "challengeable")).strings("allow"),
+        challengeable=_Table(top.table("calls"), f"{path}: calls.", ("allow", "challengeable")).strings(
             "challengeable"
         ),
-        mask_headers=_Table(top.take("mask", dict, {}), f"{path}: mask.", ("headers",)).strings("headers"),
+        mask_headers=_Table(top.table("mask"), f"{path}: mask.", ("headers",)).strings("headers"),
         mintable=source == "suite-issuer",
     )
     names = [caller.name for caller in callers]
@@ -156,7 +169,7 @@ def _callers(data: Mapping[str, Any], path: Path) -> tuple[CallerSpec, ...]:
     for name, entry in data.items():
         if not isinstance(entry, dict):
             raise TargetFileError(f"{path}: callers.{name} is {entry!r}; expected a table")
-        table = _Table(entry, f"{path}: callers.{name}.", ("scopes", "reserve"))
+        table = _Table(members(entry), f"{path}: callers.{name}.", ("scopes", "reserve"))
         reserve = table.take("reserve", int, 0)
         found.append(CallerSpec(name=name, scopes=table.strings("scopes"), reserve=reserve or None))
     return tuple(found)
@@ -199,14 +212,14 @@ DEFAULT_FREE = (
 )
 
 
-def _observation(data: Any, where: str) -> ObservationTool:  # noqa: ANN401 - TOML data
+def _observation(data: Any, where: str) -> ObservationTool:
     if not isinstance(data, dict):
         raise TargetFileError(f"{where.rstrip('.')} is {data!r}; expected a table")
     keys = ("tool", "arguments", "from", "to", "observations", "certificate", "gap_causes", "open_causes")
-    table = _Table(data, where, keys)
+    table = _Table(members(data), where, keys)
     return ObservationTool(
         tool=table.take("tool", str),
-        arguments=table.take("arguments", dict, {}),
+        arguments=table.table("arguments"),
         since=table.take("from", str, "from"),
         until=table.take("to", str, "to"),
         observations=table.take("observations", str, "/observations"),
@@ -232,11 +245,9 @@ def from_tokens_file(document: dict[str, Any], url: str, path: Path) -> Configur
         for name, caller in document["callers"].items()
     )
     by_scopes = sorted(callers, key=lambda caller: len(caller.scopes))
-    budget = document.get("budget")
-    shown = {}
-    if isinstance(budget, dict):
-        known = ("limiter", "budget", "window_seconds", "free_methods", "refusal_status", "exclusive")
-        shown = {key: budget[key] for key in known if key in budget}
+    budget = members(document.get("budget"))
+    known = ("limiter", "budget", "window_seconds", "free_methods", "refusal_status", "exclusive")
+    shown = {key: budget[key] for key in known if key in budget}
     target = Target(
         resource=document["resource"],
         callers=callers,
@@ -251,3 +262,23 @@ def from_tokens_file(document: dict[str, Any], url: str, path: Path) -> Configur
         may_call=tuple(document.get("may_call", ())),
     )
     return Configuration(url=checked_url(url, "URL"), target=target, source="tokens-file", tokens_file=path)
+
+
+def configured(url: str | None, target_file: Path | None, tokens_file: Path | None) -> Configuration:
+    """Return the configuration that a command line names.
+
+    Raises:
+        TargetFileError: no target is named, or a file does not fit.
+        TokensFileError: the tokens file cannot be read.
+    """
+    if target_file is not None:
+        return read_target_file(target_file, url, tokens_file)
+    if tokens_file is not None:
+        document = read_tokens_file(tokens_file)
+        dialled = url or document.get("url")
+        if not isinstance(dialled, str):
+            raise TargetFileError("give the URL of the server: the tokens file names none")
+        return from_tokens_file(document, dialled, tokens_file)
+    if url is None:
+        raise TargetFileError("give a URL, --target FILE, or --reference")
+    return Configuration(url=checked_url(url, "URL"), target=Target(resource=url))

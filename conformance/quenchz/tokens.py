@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quenchz_spec.outcomes import UntestableError
-from quenchz_spec.subject import Target
+from quenchz_spec.shapes import members
 from quenchz_spec.vocabulary import OURS, SecondsFromNow, TokenRecipe
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from quenchz.issuer import SuiteIssuer
     from quenchz.mint import Mint
+    from quenchz_spec.subject import Target
 
 TOKEN_LIFETIME = 3 * 3600
 """Seconds; longer than any run, so that no honest token expires in the middle of one."""
@@ -121,7 +123,7 @@ def payload_of(token: str) -> dict[str, Any]:
         payload = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
         return {}
-    return payload if isinstance(payload, dict) else {}
+    return members(payload)
 
 
 def read_tokens_file(path: Path) -> dict[str, Any]:
@@ -137,13 +139,22 @@ def read_tokens_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise TokensFileError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise TokensFileError(f"{path}: not JSON ({type(error).__name__}); expected spec/schemas/tokens-file.json") from None
-    if not isinstance(document, dict) or document.get("quenchz_tokens") != 1:
-        raise TokensFileError(f"{path}: quenchz_tokens must be 1; is this a tokens file?")
-    for member, kind in (("resource", str), ("callers", dict)):
-        if not isinstance(document.get(member), kind):
-            raise TokensFileError(f"{path}: {member} must be {'a string' if kind is str else 'an object'}")
-    for name, caller in document["callers"].items():
-        if not isinstance(caller, dict) or not isinstance(caller.get("token"), str):
-            raise TokensFileError(f"{path}: callers.{name}.token must be a string")
-    return document
+        raise TokensFileError(
+            f"{path}: not JSON ({type(error).__name__}); expected spec/schemas/tokens-file.json"
+        ) from None
+    found = members(document)
+    if found.get("quenchz_tokens") != 1:
+        raise TokensFileError(
+            f"{path}: quenchz_tokens is {found.get('quenchz_tokens')!r}; expected 1, as in a tokens file"
+        )
+    if not isinstance(found.get("resource"), str):
+        raise TokensFileError(
+            f"{path}: resource is {found.get('resource')!r}; expected the resource identifier, a string"
+        )
+    if not isinstance(found.get("callers"), dict):
+        raise TokensFileError(f"{path}: callers is missing; expected an object with the callers by name")
+    for name, caller in members(found["callers"]).items():
+        # The value is not shown: it could be a token in the wrong place.
+        if not isinstance(members(caller).get("token"), str):
+            raise TokensFileError(f"{path}: callers.{name}.token is missing or no string; expected a bearer token")
+    return found

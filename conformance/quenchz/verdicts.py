@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quenchz.engine import smallest
-from quenchz.history import ExampleRecord
 from quenchz_spec.requirement import Level, Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from quenchz.history import ExampleRecord
 
 
 class Verdict(enum.Enum):
     """What is known about one requirement after a run."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - a verdict
     FAIL = "fail"
     WARN = "warn"
     OBSERVED = "observed"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quenchz_spec.vocabulary import Ask
+if TYPE_CHECKING:
+    from quenchz_spec.vocabulary import Ask
 
 STATELESS = "2026-07-28"
 SESSIONS = "2025-11-25"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quenchz_spec.outcomes import ControlError, ViolationError
-from quenchz_spec.vocabulary import Exchange
+
+if TYPE_CHECKING:
+    from quenchz_spec.vocabulary import Exchange
 
 
 def control_admitted(exchange: Exchange, control: str) -> Exchange:
@@ -62,9 +65,9 @@ class Challenge:
     parameters: dict[str, str]
 
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAMETER = re.compile(rf"({_TOKEN})[ \t]*=[ \t]*(?:({_TOKEN})|\"((?:[^\"\\]|\\.)*)\")")
-_SCHEME = re.compile(rf"({_TOKEN})(?=[ \t]|$|,)")
+_TCHARS = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAMETER = re.compile(rf"({_TCHARS})[ \t]*=[ \t]*(?:({_TCHARS})|\"((?:[^\"\\]|\\.)*)\")")
+_SCHEME = re.compile(rf"({_TCHARS})(?=[ \t]|$|,)")
 
 
 def challenges(exchange: Exchange) -> list[Challenge]:

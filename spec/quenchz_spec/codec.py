@@ -12,6 +12,8 @@ import datetime as dt
 import enum
 from typing import Any, TypeVar
 
+from quenchz_spec.shapes import members
+
 T = TypeVar("T")
 
 _KINDS: dict[str, type] = {}
@@ -82,7 +84,8 @@ def decode(data: Any) -> Any:
         return [decode(item) for item in data]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(data, dict):
         return data
-    return _decode_tagged(data) if "!" in data else {str(k): decode(v) for k, v in data.items()}  # pyright: ignore
+    found = members(data)
+    return _decode_tagged(found) if "!" in found else {key: decode(value) for key, value in found.items()}
 
 
 def _decode_tagged(data: dict[str, Any]) -> Any:

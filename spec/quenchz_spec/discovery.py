@@ -13,6 +13,7 @@ from typing import Any
 
 from quenchz_spec.masks import Mask, Pair, learn
 from quenchz_spec.outcomes import NotDeclaredError, UntestableError
+from quenchz_spec.shapes import items, members
 from quenchz_spec.subject import Catalogue, Target
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
 
@@ -65,15 +66,15 @@ def _list(
         answer = ask(Ask(method=method, params=params, token=TokenRecipe(caller=caller)), Role.SETUP)
         if answer.error_code == -32601:
             return {}, (), None
-        page = (answer.result or {}).get(member)
-        if not isinstance(page, list):
+        result = answer.result or {}
+        if not isinstance(result.get(member), list):
             return {}, (), f"{answer.words}, where {member!r} was expected"
-        for entry in page:  # pyright: ignore[reportUnknownVariableType]
-            if isinstance(entry, dict) and isinstance(entry.get(key), str):  # pyright: ignore
-                found[entry[key]] = entry  # pyright: ignore[reportUnknownArgumentType]
-        scope = (answer.result or {}).get("cacheScope")
+        for entry in map(members, items(result[member])):
+            if isinstance(entry.get(key), str):
+                found[entry[key]] = entry
+        scope = result.get("cacheScope")
         cache.append(scope if isinstance(scope, str) else None)
-        cursor = (answer.result or {}).get("nextCursor")
+        cursor = result.get("nextCursor")
         if not isinstance(cursor, str):
             return found, tuple(cache), ""
     return found, tuple(cache), f"more than {PAGES_AT_MOST} pages"

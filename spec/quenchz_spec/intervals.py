@@ -7,9 +7,12 @@ at s counts at t if and only if s <= t and t - s < W.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from quenchz_spec.vocabulary import Moments
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from quenchz_spec.vocabulary import Moments
 
 
 def surely_together(admitted: Iterable[Moments], window: float) -> list[Moments]:

@@ -1,17 +1,20 @@
 """What may differ between two denials, and the comparison under it.
 
-The mask hides the JSON-RPC id, the session id of the request, `Date`, what the target file names, and the server's own noise as two *invented* names
-show it. It never hides the status, a member's name or a whole body.
+The mask hides the JSON-RPC id, the session id of the request, `Date`, what the target file names, and the server's own
+noise as two *invented* names show it. It never hides the status, a member's name or a whole body.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quenchz_spec.codec import plain
 from quenchz_spec.vocabulary import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ALWAYS_MASKED = ("date",)
 

@@ -7,9 +7,12 @@ its boundary and records them. A property that returns has *held*.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from quenchz_spec.requirement import Norm
 from quenchz_spec.vocabulary import Exchange
+
+if TYPE_CHECKING:
+    from quenchz_spec.requirement import Norm
 
 
 @dataclass

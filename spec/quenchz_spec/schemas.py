@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from quenchz_spec.shapes import items, members
 from quenchz_spec.strategies.denials import ArgumentsForm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BY_TYPE: dict[str, Any] = {
     "string": "USD",
@@ -32,10 +35,15 @@ def arguments_for(schema: Mapping[str, Any], form: ArgumentsForm, given: dict[st
     if form is ArgumentsForm.VALID:
         return valid
     if form is ArgumentsForm.MISSING:
-        return {name: value for name, value in valid.items() if name not in schema.get("required", [])}
+        return {name: value for name, value in valid.items() if name not in items(schema.get("required"))}
     if form is ArgumentsForm.WRONG_TYPE:
         return {name: _OTHER_TYPE.get(str(member.get("type")), 7) for name, member in _properties(schema).items()}
     return {}
+
+
+def only_reads(entry: Mapping[str, Any]) -> bool:
+    """Whether a tool says of itself that it only reads (MCP schema, ToolAnnotations.readOnlyHint)."""
+    return members(entry.get("annotations")).get("readOnlyHint") is True
 
 
 def accepts_anything(schema: Mapping[str, Any]) -> bool:
@@ -44,10 +52,7 @@ def accepts_anything(schema: Mapping[str, Any]) -> bool:
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    found = schema.get("properties")
-    if not isinstance(found, Mapping):
-        return {}
-    return {str(k): v for k, v in found.items() if isinstance(v, Mapping)}  # pyright: ignore
+    return {name: members(member) for name, member in members(schema.get("properties")).items()}
 
 
 def _value(schema: Mapping[str, Any]) -> Any:
@@ -55,14 +60,11 @@ def _value(schema: Mapping[str, Any]) -> Any:
         if key in schema:
             return schema[key]
     for key in ("examples", "enum"):
-        listed = schema.get(key)
-        if isinstance(listed, list) and listed:
-            return listed[0]  # pyright: ignore[reportUnknownVariableType]
+        if listed := items(schema.get(key)):
+            return listed[0]
     if schema.get("format") == "date":
         return "2026-04-01"
-    kind = schema.get("type")
-    if isinstance(kind, list) and kind:
-        kind = kind[0]  # pyright: ignore[reportUnknownVariableType]
+    kind = next(iter(items(schema.get("type"))), schema.get("type"))
     if kind == "integer" and isinstance(schema.get("minimum"), int):
         return schema["minimum"]
-    return _BY_TYPE.get(str(kind), "USD")  # pyright: ignore[reportUnknownArgumentType]
+    return _BY_TYPE.get(str(kind), "USD")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quenchz_spec.codec import plain
-from quenchz_spec.masks import Mask
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
+
+if TYPE_CHECKING:
+    from quenchz_spec.masks import Mask
 
 
 @plain

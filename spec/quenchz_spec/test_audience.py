@@ -6,6 +6,7 @@ Each property changes one thing about a token that was just admitted and states 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from quenchz_spec.claims import bearer, control_admitted, control_past_the_gate,
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, ViolationError
 from quenchz_spec.requirement import Level, Row, requirement
 from quenchz_spec.resources import Edit
+from quenchz_spec.shapes import members
 from quenchz_spec.strategies.audiences import (
     LISTS_WITH_US,
     OTHER_RESOURCES,
@@ -25,14 +27,12 @@ from quenchz_spec.strategies.audiences import (
     other_resources,
     unnamed_audiences,
 )
-from quenchz_spec.subject import Subject
 from quenchz_spec.vocabulary import (
     Ask,
     Audience,
     AudienceForm,
     Claim,
     Exchange,
-    Json,
     RawJson,
     Role,
     SecondsFromNow,
@@ -40,6 +40,9 @@ from quenchz_spec.vocabulary import (
     TokenRecipe,
     parse_json,
 )
+
+if TYPE_CHECKING:
+    from quenchz_spec.subject import Subject
 
 ADMITTED = "a token whose audience is exactly this resource lists the tools"
 EXACT_COST = (
@@ -275,8 +278,8 @@ def test_the_challenge_points_to_metadata_of_this_resource(subject: Subject, row
         _metadata_violation(answer, "no resource_metadata in the challenge", "a challenge with resource_metadata")
         return
     document = subject.fetch(url, Role.PROBE)
-    metadata: Json = parse_json(document.response.body.encode("latin-1")) if document.status == 200 else None
-    named = metadata.get("resource") if isinstance(metadata, dict) else None
+    metadata = parse_json(document.response.body.encode("latin-1")) if document.status == 200 else None
+    named = members(metadata).get("resource")
     if named != subject.target.resource:
         found = f"{url} answered HTTP {document.status}, resource {named!r}"
         _metadata_violation(document, found, f"HTTP 200 with the resource {subject.target.resource!r}")
@@ -350,7 +353,7 @@ def test_the_audience_is_checked_on_every_request(subject: Subject, row: tuple[s
     """Also in the middle of a session that a good token opened."""
     verb, method = row
     caller = subject.target.broad
-    params = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
+    params: dict[str, Any] = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
     foreign = TokenRecipe(caller=caller, audience=one(Edit.LITERAL, "https://other.example/mcp"))
     # DELETE ends a session, so the probe has one to itself, which it must not be able to end.
     session = f"{caller}/{verb}" if verb != "POST" else caller

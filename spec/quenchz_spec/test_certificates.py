@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,9 +17,12 @@ from hypothesis import strategies as st
 from quenchz_spec import norms
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, ViolationError, VoidError
 from quenchz_spec.requirement import Level, Row, requirement
+from quenchz_spec.shapes import at_pointer, items, members
 from quenchz_spec.strategies.windows import SPLITS, WINDOWS, Split, Window, splits, window, windows
-from quenchz_spec.subject import ObservationTool, Subject
-from quenchz_spec.vocabulary import Ask, Exchange, Role, at_pointer
+from quenchz_spec.vocabulary import Ask, Exchange, Role
+
+if TYPE_CHECKING:
+    from quenchz_spec.subject import ObservationTool, Subject
 
 COST = "An answer is longer than its observations alone, and a server must know its calendar to answer at all."
 CONTROL = "a window over Easter 2026 is answered with observations"
@@ -46,7 +49,7 @@ class Answer:
         value = at_pointer(self.certificate, "/absent")
         if not isinstance(value, Mapping):
             return None
-        counts = {str(k): v for k, v in value.items()}  # pyright: ignore
+        counts = members(value)
         fit = all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in counts.values())
         return counts if fit else None
 
@@ -77,8 +80,7 @@ def read(exchange: Exchange, tool: ObservationTool) -> Answer | None:
         return None
     content = exchange.result.get("structuredContent")
     observations = at_pointer(content, tool.observations)
-    listed = observations if isinstance(observations, list) else []
-    return Answer(exchange, listed, at_pointer(content, tool.certificate))
+    return Answer(exchange, items(observations), at_pointer(content, tool.certificate))
 
 
 def the_control(subject: Subject, tool: ObservationTool) -> Answer:
@@ -132,9 +134,8 @@ def test_the_output_schema_requires_the_certificate(subject: Subject, row: int) 
     tool = subject.target.observations[row]
     the_control(subject, tool)
     listing = subject.ask(Ask(method="tools/list", token=subject.token(subject.target.narrow)))
-    listed = (listing.result or {}).get("tools")
-    page = listed if isinstance(listed, list) else []
-    named = [e for e in page if isinstance(e, dict) and e.get("name") == tool.tool]
+    page = map(members, items((listing.result or {}).get("tools")))
+    named = [entry for entry in page if entry.get("name") == tool.tool]
     # A tool on a later page was read when the run began.
     entry = named[0] if named else subject.catalogue.entry(subject.target.narrow, "tools", tool.tool)
     if not entry:
@@ -150,26 +151,22 @@ def test_the_output_schema_requires_the_certificate(subject: Subject, row: int) 
                 expected=f"a schema that requires {tool.certificate!r}, without default or null.",
                 signature="the certificate is optional",
             )
-        schema = schema["properties"][name]
+        schema = at_pointer(schema, f"/properties/{name}")
 
 
 def _optional(schema: Any, name: str) -> str:
     """Return how `name` may be missing from what `schema` accepts, or an empty string."""
     if not isinstance(schema, Mapping):
         return "there is nothing"
-    member = at_pointer(schema, f"/properties/{name}")  # pyright: ignore[reportUnknownArgumentType]
-    required = at_pointer(schema, "/required")  # pyright: ignore[reportUnknownArgumentType]
-    if not isinstance(member, Mapping):
+    if not isinstance(at_pointer(schema, f"/properties/{name}"), Mapping):
         return f"{name!r} is no property"
-    if not isinstance(required, list) or name not in required:
+    member = members(at_pointer(schema, f"/properties/{name}"))
+    if name not in items(at_pointer(schema, "/required")):
         return f"{name!r} is not required"
     if "default" in member:
         return f"{name!r} has a default"
-    kinds = member.get("type")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if kinds == "null" or (isinstance(kinds, list) and "null" in kinds):
-        return f"{name!r} may be null"
-    branches = [*(member.get("anyOf") or []), *(member.get("oneOf") or [])]  # pyright: ignore
-    if any(isinstance(branch, Mapping) and branch.get("type") == "null" for branch in branches):  # pyright: ignore
+    branches = [member, *map(members, items(member.get("anyOf"))), *map(members, items(member.get("oneOf")))]
+    if any(branch.get("type") == "null" or "null" in items(branch.get("type")) for branch in branches):
         return f"{name!r} may be null"
     return ""
 
@@ -187,7 +184,7 @@ def _optional(schema: Any, name: str) -> str:
 def test_every_answer_carries_a_certificate(subject: Subject, row: Window) -> None:
     """Empty answers are where certificates go missing."""
     answer = certified(subject, row)
-    if not isinstance(answer.certificate, Mapping) or not answer.certificate:
+    if not members(answer.certificate):
         received = f"{len(answer.observations)} observations and the certificate {answer.certificate!r}"
         raise _violation(row, received, "a certificate", "no certificate")
 
@@ -270,7 +267,7 @@ def test_the_delivered_bounds_are_those_of_the_observations(subject: Subject, ro
 
 def _day(observation: Any) -> dt.date | None:
     """Return the day of an observation: its first element, or its member "date"."""
-    value = observation[0] if isinstance(observation, list) and observation else at_pointer(observation, "/date")  # pyright: ignore
+    value = next(iter(items(observation)), members(observation).get("date"))
     try:
         return dt.date.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -7,8 +7,7 @@ alphabet, same arguments, same framing) and compares the two answers byte for by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,11 +19,15 @@ from quenchz_spec.masks import Mask, difference
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError
 from quenchz_spec.requirement import Level, Row, requirement
 from quenchz_spec.resources import Edit
-from quenchz_spec.schemas import accepts_anything, arguments_for, valid_arguments
+from quenchz_spec.schemas import accepts_anything, arguments_for, only_reads, valid_arguments
+from quenchz_spec.shapes import items, members
 from quenchz_spec.strategies.audiences import one
 from quenchz_spec.strategies.denials import ArgumentsForm, Denial, denials, rows
 from quenchz_spec.subject import KINDS, Subject
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 COST = (
     "A caller is never told which scope would have let it in, so a client cannot step up by itself; its operator must "
@@ -53,11 +56,11 @@ def a_granted_thing_works(subject: Subject, kind: str) -> None:
             if known is None and not _may_run(subject, name, entry):
                 continue
             window = {known.since: "2026-04-01", known.until: "2026-04-02"} if known else {}
-            arguments = {**(known.arguments if known else valid_arguments(entry.get("inputSchema", {}))), **window}
+            arguments = {**(known.arguments if known else valid_arguments(members(entry.get("inputSchema")))), **window}
             method, params = use(kind, name, arguments)
         elif kind == "prompts":
-            listed = catalogue.entry(target.narrow, kind, name).get("arguments") or []
-            method, params = use(kind, name, {str(a.get("name")): "USD" for a in listed if isinstance(a, dict)})
+            listed = map(members, items(catalogue.entry(target.narrow, kind, name).get("arguments")))
+            method, params = use(kind, name, {str(argument.get("name")): "USD" for argument in listed})
         else:
             method, params = use(kind, concrete(kind, name))
         answer = subject.ask(Ask(method=method, params=params, token=token), Role.CONTROL)
@@ -69,11 +72,9 @@ def a_granted_thing_works(subject: Subject, kind: str) -> None:
         raise ControlError(f"{target.narrow} lists {kind}", answer.words)
 
 
-def _may_run(subject: Subject, name: str, entry: object) -> bool:
+def _may_run(subject: Subject, name: str, entry: Mapping[str, Any]) -> bool:
     """Whether a tool may be called with arguments its schema accepts: it only reads, or the target allows it."""
-    annotations = entry.get("annotations") if isinstance(entry, dict) else None  # pyright: ignore
-    reads = isinstance(annotations, dict) and annotations.get("readOnlyHint") is True  # pyright: ignore
-    return reads or name in subject.target.may_call
+    return only_reads(entry) or name in subject.target.may_call
 
 
 def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> None:
@@ -90,7 +91,7 @@ def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> N
         if subject.ask(broad, Role.CONTROL).result is None:
             raise ControlError(f"{target.broad} lists {kind}", "no result")
     entry = catalogue.entry(target.broad, kind, thing)
-    schema = entry.get("inputSchema", {}) if kind == "tools" else {}
+    schema = members(entry.get("inputSchema")) if kind == "tools" else {}
     if kind == "tools" and not _may_run(subject, thing, entry):
         if accepts_anything(schema):
             raise UntestableError(
@@ -240,7 +241,7 @@ def test_a_hidden_thing_is_on_no_page(subject: Subject, row: str) -> None:
     if not declared <= set(subject.catalogue.names(target.broad, row)):
         raise ControlError(f"{target.broad} lists {sorted(declared)}", "a listing without them")
     for page in seen[target.narrow]:
-        listed = {str(entry.get(key)) for entry in (page.result or {}).get(member, []) if isinstance(entry, dict)}
+        listed = {str(members(entry).get(key)) for entry in items((page.result or {}).get(member))}
         if leaked := sorted(listed & declared):
             raise ViolationError(
                 held=f"a token of {target.narrow}, from which the target hides {sorted(declared)}.",

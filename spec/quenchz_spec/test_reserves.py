@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,11 +21,16 @@ from quenchz_spec.masks import difference
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError, VoidError
 from quenchz_spec.requirement import Level, Row, requirement
 from quenchz_spec.resources import Edit
-from quenchz_spec.schemas import valid_arguments
+from quenchz_spec.schemas import only_reads, valid_arguments
+from quenchz_spec.shapes import members
 from quenchz_spec.strategies.arrivals import Calls, Pause, Step, What, arrival_traces, floods
 from quenchz_spec.strategies.audiences import one
-from quenchz_spec.subject import Budget, CallerSpec, Subject
 from quenchz_spec.vocabulary import Ask, Exchange, Moments, Role, Signature, TokenRecipe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from quenchz_spec.subject import Budget, CallerSpec, Subject
 
 COST = "A share of the budget stays unused while its caller is away: utilisation is traded for isolation."
 POOL_COST = "That a burst reveals how much of the pool was free is the known price of having one."
@@ -90,10 +95,10 @@ class Ledger:
                 granted = catalogue.granted(target, "tools")
                 if not granted:
                     raise NotDeclaredError("a granted tool")
-                name = next((n for n in granted if _reads(catalogue.entry(target.narrow, "tools", n))), None)
+                name = next((n for n in granted if only_reads(catalogue.entry(target.narrow, "tools", n))), None)
                 if name is None:
                     raise UntestableError("no granted tool is annotated readOnlyHint", "name one under may_call")
-                schema = catalogue.entry(target.narrow, "tools", name).get("inputSchema", {})
+                schema = members(catalogue.entry(target.narrow, "tools", name).get("inputSchema"))
                 arguments = valid_arguments(schema) if what is What.GRANTED else {"quenchz": "invalid"}
                 method, params = use("tools", name, arguments)
             else:
@@ -173,11 +178,6 @@ class Ledger:
         return made
 
 
-def _reads(entry: object) -> bool:
-    annotations = entry.get("annotations") if isinstance(entry, dict) else None  # pyright: ignore
-    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True  # pyright: ignore
-
-
 def shown(trace: Sequence[Step], ledger: Ledger) -> str:
     """Return a trace in words."""
     words: list[str] = []
@@ -213,7 +213,7 @@ FLOOD = Row("all callers flood at once", (floods(0), floods(1), floods(2)), must
 @requirement(
     "QZ-RSV-1",
     level=Level.QUENCHZ,
-    claim="In every half-open window, all callers together are admitted at most B times, caller i at most r_i + P times.",
+    claim="In every half-open window, all callers together are admitted at most B times, caller i r_i + P times.",
     norm=norms.ours("Conservation: over every half-open interval of length W, admissions of all together are <= B."),
     cost=COST,
     control="the first call on an untouched budget is admitted",
@@ -226,8 +226,7 @@ def test_no_window_holds_more_than_the_budget(subject: Subject, row: tuple[Step,
     made = ledger.perform(row)
     admitted = ledger.admitted(made)
     bounds = [("all callers", admitted, ledger.budget.budget)]
-    for caller in ledger.callers:
-        bounds.append((caller.name, [c for c in admitted if c.caller == caller], ledger.most(caller)))
+    bounds += [(one.name, [c for c in admitted if c.caller == one], ledger.most(one)) for one in ledger.callers]
     for who, calls, most in bounds:
         together = surely_together([call.at for call in calls], ledger.budget.window)
         if len(together) > most:
@@ -299,8 +298,8 @@ def test_a_caller_within_its_reserve_is_admitted(subject: Subject, row: tuple[St
             raise ViolationError(
                 held=held_budget(ledger),
                 sent=f"{shown(row, ledger)}.",
-                received=f"a budget refusal for {call.caller.name}, of whose calls at most {len(counted)} were admitted "
-                f"in its trailing {ledger.budget.window:g} s.",
+                received=f"a budget refusal for {call.caller.name}, of whose calls at most {len(counted)} were "
+                f"admitted in its trailing {ledger.budget.window:g} s.",
                 expected=f"an admission: its reserve is {call.caller.reserve}.",
                 signature="refused within the reserve",
             )
@@ -309,7 +308,7 @@ def test_a_caller_within_its_reserve_is_admitted(subject: Subject, row: tuple[St
 @requirement(
     "QZ-RSV-3",
     level=Level.QUENCHZ,
-    claim="A burst on an untouched budget is admitted exactly r_i + P times, and a quiet caller then exactly r_j times.",
+    claim="A burst on an untouched budget is admitted exactly r_i + P times, and a quiet caller then r_j times.",
     norm=norms.ours("A burst that ends within W on an untouched pool stops at exactly r_i + P."),
     cost=POOL_COST,
     control="the first call on an untouched budget is admitted",

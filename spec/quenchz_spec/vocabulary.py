@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from quenchz_spec.codec import plain
 from quenchz_spec.resources import Uri
+from quenchz_spec.shapes import members
 
-Json: TypeAlias = "None | bool | int | float | str | list[Any] | dict[str, Any]"
+Json: TypeAlias = "bool | int | float | str | list[Any] | dict[str, Any] | None"
 
 
 # --- tokens, symbolically -------------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ class Signature(enum.Enum):
     NONE = "alg none and an empty signature"
     HS256_PUBLIC_KEY = "HMAC keyed with the trusted issuer's public key in PEM"
     STRIPPED = "the signature removed, the header unchanged"
-    OTHER_TOKEN = "the signature of another valid token"
+    OTHER_TOKEN = "the signature of another valid token"  # noqa: S105 - a name of a forgery
     UNLISTED_ALGORITHM = "the trusted issuer's key, named in the header as an algorithm that is not offered"
 
 
@@ -222,13 +223,12 @@ class Exchange:
         """The `result` member of a 200 answer, or None."""
         message = self.rpc()
         result = message.get("result") if message is not None and self.status == 200 else None
-        return result if isinstance(result, dict) else None
+        return members(result) if isinstance(result, dict) else None
 
     @property
     def error_code(self) -> int | None:
         """The JSON-RPC error code, or None."""
-        error = (self.rpc() or {}).get("error")
-        code = error.get("code") if isinstance(error, dict) else None
+        code = members((self.rpc() or {}).get("error")).get("code")
         return code if isinstance(code, int) and not isinstance(code, bool) else None
 
     @property
@@ -262,16 +262,3 @@ def _events(body: bytes) -> list[bytes]:
         elif line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
     return [*events, b"\n".join(data)] if data else events
-
-
-def at_pointer(document: Any, pointer: str) -> Any:
-    """Return the value at a JSON Pointer (RFC 6901), or None where there is nothing."""
-    for token in pointer.split("/")[1:] if pointer else []:
-        key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, dict) and key in document:
-            document = document[key]  # pyright: ignore[reportUnknownVariableType]
-        elif isinstance(document, list) and key.isdigit() and int(key) < len(document):  # pyright: ignore
-            document = document[int(key)]  # pyright: ignore[reportUnknownVariableType]
-        else:
-            return None
-    return document  # pyright: ignore[reportUnknownVariableType]

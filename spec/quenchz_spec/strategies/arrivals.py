@@ -70,4 +70,8 @@ def arrival_traces() -> st.SearchStrategy[tuple[Step, ...]]:
     pauses = st.builds(Pause, st.integers(1, 20))
     # A trace begins with a burst of two calls or more: the first is the control, the second is judged.
     later = st.lists(st.one_of(bursts, bursts, bursts, pauses), max_size=5)
-    return st.builds(lambda first, rest: (first, *rest), bursts, later)
+    return st.builds(_together, bursts, later)
+
+
+def _together(first: Step, later: list[Step]) -> tuple[Step, ...]:
+    return (first, *later)

@@ -95,10 +95,11 @@ def other_resources() -> st.SearchStrategy[Audience]:
         st.integers(1, 65535).filter(lambda p: p not in (80, 443)).map(lambda p: one(Edit.OTHER_PORT, str(p))),
         st.sampled_from(["?", "#"]).flatmap(lambda c: _SEGMENTS.map(lambda s: one(Edit.SUFFIX, c + s))),
     )
-    far = st.builds(
-        lambda host, path: one(Edit.LITERAL, f"https://{host}.example/{path}"), _LABELS, st.just("") | _SEGMENTS
-    )
-    return near | far
+    return near | st.builds(_far, _LABELS, st.just("") | _SEGMENTS)
+
+
+def _far(host: str, path: str) -> Audience:
+    return one(Edit.LITERAL, f"https://{host}.example/{path}")
 
 
 def unnamed_audiences() -> st.SearchStrategy[Audience]:
@@ -111,4 +112,8 @@ def unnamed_audiences() -> st.SearchStrategy[Audience]:
 def lists_with_us() -> st.SearchStrategy[Audience]:
     """Return lists that hold our URI among others, at any place."""
     others = st.lists(_LABELS.map(lambda h: Uri(Edit.LITERAL, f"https://{h}.example/mcp")), max_size=6)
-    return st.builds(lambda left, right: listed(*left, Uri(), *right), others, others)
+    return st.builds(_around_us, others, others)
+
+
+def _around_us(left: list[Uri], right: list[Uri]) -> Audience:
+    return listed(*left, Uri(), *right)

@@ -61,7 +61,11 @@ def windows(longest: int = 800) -> st.SearchStrategy[Window]:
     """Return windows of at most `longest` days between 1990 and 2060, most of them within the series."""
     starts = st.dates(dt.date(1999, 1, 1), dt.date(2026, 12, 31)) | st.dates(dt.date(1990, 1, 1), dt.date(2058, 1, 1))
     lengths = st.integers(0, 40) | st.integers(0, longest - 1)
-    return st.builds(lambda start, length: Window(start, start + dt.timedelta(length)), starts, lengths)
+    return st.builds(_from, starts, lengths)
+
+
+def _from(start: dt.date, length: int) -> Window:
+    return Window(start, start + dt.timedelta(length))
 
 
 @plain

@@ -1,0 +1,73 @@
+"""Counterfeits: the reference server with one named fault each.
+
+A counterfeit declares, before it is run, which ids it must fail and the attack row that shows it first. No two share
+both. `python -m counterfeits NAME OPTIONS` starts one with the options of the reference server (tests/ on the path).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quenchz_reference.parts import Parts
+
+App = Any
+"""An ASGI application."""
+
+
+@dataclass(frozen=True)
+class Counterfeit:
+    """One fault: what a developer forgot, the ids that must fail, and the first row of the first id that shows it.
+
+    `alter` replaces parts of the server, `wrap` wraps its ASGI application.
+    """
+
+    name: str
+    fault: str
+    ids: frozenset[str]
+    row: str
+    alter: Callable[[Parts], Parts]
+    wrap: Callable[[App], App]
+
+    @property
+    def invariant(self) -> str:
+        """The word of the invariant that judges it: that of its first id."""
+        middle = min(self.ids).split("-")[1]
+        return {"AUD": "audience", "DEN": "denials", "RSV": "reserves", "CRT": "certificates"}[middle]
+
+
+_COUNTERFEITS: dict[str, Counterfeit] = {}
+F = TypeVar("F", bound="Callable[[Any], Any]")
+
+
+def counterfeit(*ids: str, row: str, wraps: bool = False) -> Callable[[F], F]:
+    """Register a function as a counterfeit named after it; its docstring states the fault.
+
+    It gets the `Parts` of the server and returns changed ones, or with `wraps` the ASGI application.
+    """
+
+    def register(function: F) -> F:
+        name = function.__name__
+        if name in _COUNTERFEITS:
+            raise ValueError(f"two counterfeits are called {name}")
+        _COUNTERFEITS[name] = Counterfeit(
+            name=name,
+            fault=" ".join((function.__doc__ or "").split()),
+            ids=frozenset(ids),
+            row=row,
+            alter=(lambda parts: parts) if wraps else function,
+            wrap=function if wraps else (lambda app: app),
+        )
+        return function
+
+    return register
+
+
+def counterfeits() -> dict[str, Counterfeit]:
+    """Return every counterfeit by name."""
+    from counterfeits import audience, certificates, denials, reserves  # noqa: F401
+
+    return dict(_COUNTERFEITS)

@@ -1,0 +1,56 @@
+"""Every counterfeit fails the ids it declares, and nothing else of its invariant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from quenchz_spec.requirement import law
+from support.judging import WIRES, judge_module
+
+from counterfeits import counterfeits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = counterfeits()
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests"))
+
+
+def test_every_requirement_has_a_counterfeit_that_fails_it() -> None:
+    failed = {name for fake in ALL.values() for name in fake.ids}
+    assert {requirement.id for requirement in law()} == failed
+
+
+def test_no_two_counterfeits_share_ids_and_row() -> None:
+    declared = [(fake.ids, fake.row) for fake in ALL.values()]
+    assert len(set(declared)) == len(declared)
+
+
+def test_every_counterfeit_names_a_row_of_its_first_id() -> None:
+    rows = {requirement.id: set(requirement.rows) for requirement in law()}
+    numbers = {fake.name: min(fake.ids, key=lambda i: int(i.rsplit("-", 1)[1])) for fake in ALL.values()}
+    assert [fake.name for fake in ALL.values() if fake.row not in rows[numbers[fake.name]]] == []
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_a_counterfeit_fails_what_it_declares(name: str, tmp_path: Path) -> None:
+    fake = ALL[name]
+    wire = WIRES[sorted(ALL).index(name) % 2]
+    options = ("--invariant", fake.invariant, "--protocol", wire, "--level", "should", "--profile", "smoke", "--seed", "1")
+    judged = judge_module(tmp_path, "counterfeits", name, *options)
+    first = min(fake.ids, key=lambda i: int(i.rsplit("-", 1)[1]))
+    assert judged.ids("fail", "warn") == {i for i in fake.ids if fake.invariant[:3] == _word(i)[:3]}
+    assert judged.ids("harness-error") == set()
+    assert judged.exit == 1
+    assert judged.finding(first)["rows_violated"][0] == fake.row
+    assert judged.finding(first)["confirmed"][0] == judged.finding(first)["confirmed"][1]
+
+
+def _word(name: str) -> str:
+    middle = name.split("-")[1]
+    return {"AUD": "audience", "DEN": "denials", "RSV": "reserves", "CRT": "certificates"}[middle]

@@ -1,0 +1,1 @@
+"""What the tests about the suite share."""
