@@ -248,6 +248,7 @@ def check(configuration: Configuration, source: TokenSource, options: Options, p
                 noisy = _noise_after(subject)
     finally:
         history.close()
+        subject.close()
     reason = "interrupted" if interrupted else unreached
     findings = _findings(requirements, runner.records, reason, noisy)
     return _report(configuration.url, subject, findings, options, time.monotonic() - began, not unreached, notes)

@@ -116,7 +116,7 @@ def _serve(options: Sequence[str]) -> int:  # noqa: RET503 - execv does not retu
         print(f"quenchz: the reference server needs {', '.join(missing)}; install it: {install}", file=sys.stderr)
         return USAGE
     # Replaced, not imported: the judge and the server share no code and no process.
-    os.execv(sys.executable, [sys.executable, "-m", "quenchz_reference", *options])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-m", "quenchz_reference", *options])  # noqa: S606 - no shell is wanted
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -104,6 +104,10 @@ class HttpSubject:
         self._sessions: dict[tuple[int, str], str | None] = {}
         self._place = _Place("setup", 0, voids_refusals=False, counts=Spent())
 
+    def close(self) -> None:
+        """Close the kept connections."""
+        self._transport.close()
+
     # --- the run ----------------------------------------------------------------------------------------------------
 
     def connect(self, protocol: str) -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import HypothesisException
 
 from quenchz.history import ExampleRecord, HistoryWriter
-from quenchz_spec.codec import NotPlainDataError, encode
+from quenchz_spec.codec import NotPlainDataError, decode, encode
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError, VoidError
 from quenchz_spec.requirement import Invariant, Requirement
 
@@ -25,13 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from quenchz.driver import HttpSubject
-    from quenchz_spec.subject import Subject
     from quenchz_spec.vocabulary import Exchange
 
 ATTEMPTS = 3
 """How often a void example is tried before it counts as untestable."""
 GIVE_UP = 3
 """Examples in a row that could not be judged, after which a requirement is not asked any further."""
+
+_UNHEEDED = (
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.large_base_example,
+)
+"""Checks that mistake a network, or an example recorded as untestable, for a bad strategy."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +114,18 @@ class Runner:
                 self._draw(requirement)
         except _BrokenHarnessError:
             pass
+        except Exception as error:
+            self._record_broken(requirement, error)
         records = self.records[before:]
         self._confirm(requirement, [r for r in records if r.outcome == "violated"])
         return self.records[before:]
+
+    def _record_broken(self, requirement: Requirement, error: Exception) -> None:
+        self._number += 1
+        self.records.append(
+            ExampleRecord(requirement.id, self._number, "generate", "", None, "harness-error", _where(error))
+        )
+        self._history.example(self.records[-1])
 
     def _given_up(self, before: int) -> bool:
         last = self.records[max(before, len(self.records) - GIVE_UP) :]
@@ -123,12 +139,11 @@ class Runner:
     def _table(self, requirement: Requirement) -> bool:
         before = len(self.records)
         violated = False
-        inner = inner_test(requirement)
         for name, row in requirement.rows.items():
             if self._given_up(before):
                 self._progress(f"{requirement.id}: gave up after {GIVE_UP} examples that could not be judged")
                 break
-            record = self._example(requirement, inner, "table", name, {requirement.argument: row.value})
+            record = self._example(requirement, "table", name, row.value)
             violated = violated or record.outcome == "violated"
         return violated
 
@@ -138,34 +153,30 @@ class Runner:
         count = self._profile.slow_examples if is_slow(requirement) else self._profile.examples
         if count == 0:
             return
-        property_ = requirement.check
-        inner = inner_test(requirement)
         start = len(self.records)
         shrunk = 0
         known: dict[str, ViolationError] = {}
 
-        def recorded(subject: Subject, **arguments: Any) -> None:
+        # A test of its own for every run: a property keeps the settings that it was first decorated with.
+        @given(row=requirement.drawn)
+        def search(row: Any) -> None:
             nonlocal shrunk
-            del subject
             if not known and self._given_up(start):
                 return
             if known:
                 # Beyond the allowance an example is called held, so that the shrinker ends; what is known to be
                 # violated must stay so, or the last replay would be called flaky.
-                key = json.dumps(encode(arguments), sort_keys=True)
+                key = json.dumps(encode(row), sort_keys=True)
                 if shrunk >= self._profile.shrinks:
                     if key in known:
                         raise known[key]
                     return
                 shrunk += 1
-            record = self._example(requirement, inner, "shrink" if known else "generate", "", arguments)
+            record = self._example(requirement, "shrink" if known else "generate", "", row)
             if self._last_violation is not None:
                 known[json.dumps(record.arguments, sort_keys=True)] = self._last_violation
                 raise self._last_violation
 
-        handle: Any = getattr(property_, "hypothesis")  # noqa: B009 - Hypothesis' own handle on the inner test
-        original = handle.inner_test
-        handle.inner_test = recorded
         limits = settings(
             max_examples=count,
             deadline=None,
@@ -173,44 +184,31 @@ class Runner:
             phases=(Phase.generate, Phase.shrink),
             report_multiple_bugs=False,
             print_blob=False,
-            suppress_health_check=tuple(HealthCheck.__members__.values()),
+            suppress_health_check=_UNHEEDED,
             verbosity=hypothesis.Verbosity.quiet,
         )
         try:
-            hypothesis.seed(self._seed)(limits(property_))(subject=self._subject)
+            hypothesis.seed(self._seed)(limits(search))()
         except (ViolationError, HypothesisException, BaseExceptionGroup):
             # Recorded already. A violation that did not repeat surfaces as Flaky: it was observed all the same.
             if not known:
                 raise
-        finally:
-            handle.inner_test = original
 
     # --- one example ------------------------------------------------------------------------------------------------
 
     _last_violation: ViolationError | None = None
 
-    def _example(
-        self, requirement: Requirement, inner: Callable[..., None], phase: str, row: str, arguments: dict[str, Any]
-    ) -> ExampleRecord:
-        record = self._attempt(requirement, inner, phase, row, arguments, last=False)
+    def _example(self, requirement: Requirement, phase: str, name: str, row: Any) -> ExampleRecord:
+        record = self._attempt(requirement, phase, name, row, last=False)
         for attempt in range(2, ATTEMPTS + 1):
             if record.outcome != "void":
                 break
-            record = self._attempt(requirement, inner, phase, row, arguments, last=attempt == ATTEMPTS)
+            record = self._attempt(requirement, phase, name, row, last=attempt == ATTEMPTS)
         return record
 
-    def _attempt(
-        self,
-        requirement: Requirement,
-        inner: Callable[..., None],
-        phase: str,
-        row: str,
-        arguments: dict[str, Any],
-        *,
-        last: bool,
-    ) -> ExampleRecord:
+    def _attempt(self, requirement: Requirement, phase: str, name: str, row: Any, *, last: bool) -> ExampleRecord:
         self._number += 1
-        self._progress(f"{requirement.id} {phase} {row or self._number}")
+        self._progress(f"{requirement.id} {phase} {name or self._number}")
         began = time.monotonic()
         voids = requirement.invariant is not Invariant.RESERVES
         self._last_violation = None
@@ -221,13 +219,13 @@ class Runner:
             def call() -> None:
                 nonlocal wait
                 try:
-                    inner(subject=self._subject, **arguments)
+                    requirement.check(self._subject, row)
                 except VoidError as void:
                     wait = void.wait
                     raise
 
             try:
-                encoded = encode(arguments)
+                encoded = encode(row)
                 outcome, detail, violation = judged(call, requirement)
                 if outcome == "void" and last:
                     outcome, detail = "untestable", f"void {ATTEMPTS} times: {detail}"
@@ -244,7 +242,7 @@ class Runner:
             requirement=requirement.id,
             number=self._number,
             phase=phase,
-            row=row,
+            row=name,
             arguments=encoded,
             outcome=outcome,
             detail=detail,
@@ -269,14 +267,11 @@ class Runner:
         if not violated:
             return
         minimal = smallest(violated)
-        inner = inner_test(requirement)
-        from quenchz_spec.codec import decode
-
-        arguments = decode(minimal.arguments)
+        row = decode(minimal.arguments)
         repeats = self._profile.repeats if minimal.seconds < 1 else min(1, self._profile.repeats)
         for _ in range(repeats):
             try:
-                self._example(requirement, inner, "confirm", minimal.row, arguments)
+                self._example(requirement, "confirm", minimal.row, row)
             except _BrokenHarnessError:
                 return
 
@@ -293,13 +288,6 @@ def smallest(violated: Iterable[ExampleRecord]) -> ExampleRecord:
         return rows[0]
     drawn = [record for record in found if record.phase != "confirm"] or found
     return min(drawn, key=lambda record: len(json.dumps(record.arguments)))
-
-
-def inner_test(requirement: Requirement) -> Callable[..., None]:
-    """Return the property without Hypothesis around it."""
-    handle: Any = getattr(requirement.check, "hypothesis")  # noqa: B009 - see above
-    inner: Callable[..., None] = handle.inner_test
-    return inner
 
 
 def violation_data(violation: ViolationError) -> dict[str, Any]:

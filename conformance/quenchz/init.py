@@ -92,6 +92,8 @@ def write_target_file(url: str, path: Path) -> str:
         metadata = _metadata(subject, url, challenge)
     except UntestableError as error:
         raise InitError(error.missing) from None
+    finally:
+        subject.close()
     resource = metadata.get("resource")
     known = isinstance(resource, str)
     unequal = known and resource != url

@@ -83,6 +83,7 @@ def subject(request: pytest.FixtureRequest) -> Iterator[HttpSubject]:
                 pytest.fail(_NO_TARGET, pytrace=False)
             authorize(configuration)
             found = HttpSubject(configuration.url, configuration.target, source, HistoryWriter(None))
+            stack.callback(found.close)
             protocol = option("quenchz_protocol")
             found.connect(configuration.protocol if protocol == "auto" else protocol)
         except (UsageError, TargetFileError, TokensFileError, ServerStartError, UnreachableError) as error:

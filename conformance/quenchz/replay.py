@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quenchz.driver import transport_failure
-from quenchz.engine import inner_test, judged, violation_data
+from quenchz.engine import judged, violation_data
 from quenchz.history import ExampleRecord, History
 from quenchz_spec.codec import decode, encode
 from quenchz_spec.discovery import discover, learn_mask
@@ -120,9 +121,8 @@ def replay(history: History) -> tuple[ReplaySubject, list[ExampleRecord]]:
         if old.outcome == "harness-error":
             outcome, detail = old.outcome, old.detail
         else:
-            arguments = decode(old.arguments)
-            inner = inner_test(requirement)
-            outcome, detail, violation = judged(lambda i=inner, a=arguments: i(subject=subject, **a), requirement)  # type: ignore[misc]
+            row = decode(old.arguments)
+            outcome, detail, violation = judged(partial(requirement.check, subject, row), requirement)
             if outcome == "void" and old.outcome == "untestable":
                 outcome, detail = old.outcome, old.detail
             if outcome == "held" and not (counts.get("control") and counts.get("probe")):

@@ -48,7 +48,7 @@ class Report:
 
     def not_covered(self) -> list[str]:
         """Return what this run did not cover, the target's own gaps first."""
-        gaps = [f"{f.requirement.id}: {f.reason}" for f in self.findings if f.verdict is Verdict.NOT_APPLICABLE]
+        gaps = _by_reason([f for f in self.findings if f.verdict is Verdict.NOT_APPLICABLE])
         asked = {finding.requirement.id for finding in self.findings}
         skipped = [requirement.id for requirement in law() if requirement.id not in asked]
         if skipped:
@@ -98,7 +98,7 @@ class Report:
         unsettled = [f for f in self.findings if f.verdict in (Verdict.UNTESTABLE, Verdict.HARNESS_ERROR)]
         if unsettled:
             lines.append("Not established:")
-            lines += [line for f in unsettled for line in _wrapped(f"{f.requirement.id}: {f.reason}", "  ", 6)]
+            lines += [line for text in _by_reason(unsettled) for line in _wrapped(text, "  ", 6)]
             lines.append("")
         lines.append("Not covered by this run:")
         lines += [line for text in self.not_covered() for line in _wrapped(text, "  - ", 4)]
@@ -124,6 +124,14 @@ class Report:
             f"{said}: {shown or 'nothing was judged'} ({self.requests} requests, {self.charged} units charged, "
             f"{self.waited:.1f} s waited, {self.seconds:.1f} s, seed {self.seed}, exit {int(self.exit)})."
         )
+
+
+def _by_reason(findings: Sequence[Finding]) -> list[str]:
+    """Return each reason once, after the ids that it concerns."""
+    ids: dict[str, list[str]] = {}
+    for finding in findings:
+        ids.setdefault(finding.reason, []).append(finding.requirement.id)
+    return [f"{', '.join(concerned)}: {printable(reason)}" for reason, concerned in ids.items()]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -318,15 +319,15 @@ class Charges:
 
     free_methods: frozenset[str] = FREE_METHODS
 
-    def cost(self, http_method: str, body: bytes) -> int:
-        """Units (0 or 1) for a request to the endpoint.
+    def cost(self, http_method: str, body: bytes | None) -> int:
+        """Units (0 or 1) for a request to the endpoint; the body is None if it is too long to be read.
 
         Only a POST carries a message. Opening the standing stream (GET) and ending a session (DELETE) reach no
         handler and cost nothing.
         """
         if http_method != "POST":
             return 0
-        return 0 if self.is_free(body) else 1
+        return 0 if body is not None and self.is_free(body) else 1
 
     def is_free(self, body: bytes) -> bool:
         """Whether the body is recognisably one free message; what cannot be read is not."""
@@ -375,22 +376,17 @@ class ReservesGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request of an authenticated caller."""
-        body: bytes | None = b""
-        downstream = receive
-        if scope["method"] == "POST":
-            body, last = await _read_body(receive)
-            if last is not None:
-                return  # the client went away before it had asked anything
-            downstream = _replay(body or b"", receive)
-        # A body over the limit cannot be parsed, so it is charged like everything else that cannot.
-        if (1 if body is None else self._charges.cost(scope["method"], body)) and not await self._admit(
-            scope, receive, send
-        ):
+        is_post = scope["method"] == "POST"
+        try:
+            body = await _read_body(receive) if is_post else b""
+        except ClientDisconnect:
+            return  # it went away before it had asked anything
+        if self._charges.cost(scope["method"], body) and not await self._admit(scope, receive, send):
             return
         if body is None:
             await Response("Request body too large", status_code=413)(scope, receive, send)
-            return
-        await self._app(scope, downstream, send)
+        else:
+            await self._app(scope, _replay(body, receive) if is_post else receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> bool:
         caller = current_caller()
@@ -414,20 +410,24 @@ class ReservesGate:
         return Response(b'{"error":"budget_refused"}', 429, headers, "application/json")
 
 
-async def _read_body(receive: Receive) -> tuple[bytes | None, Message | None]:
-    """The whole body, or None if it is over the limit; and the disconnect message if the client went away."""
+async def _read_body(receive: Receive) -> bytes | None:
+    """The whole body, or None if it is over the limit.
+
+    Raises:
+        ClientDisconnect: if the client went away before the end.
+    """
     chunks = bytearray()
     too_long = False
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return None, message
+            raise ClientDisconnect
         chunks += message.get("body", b"")
         if len(chunks) > MAX_BODY_BYTES:
             too_long = True
             chunks.clear()
         if not message.get("more_body", False):
-            return (None if too_long else bytes(chunks)), None
+            return None if too_long else bytes(chunks)
 
 
 def _replay(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:

@@ -6,7 +6,12 @@ import enum
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 LAW = "quenchz-1"
 """The release of the law: the frozen set of ids in spec/requirements/quenchz-1.toml."""
@@ -68,12 +73,15 @@ class Row:
 
 
 Property = Callable[..., None]
-P = TypeVar("P", bound=Property)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """What one property of the law demands, and everything a reader needs to judge the demand itself."""
+    """What one property of the law demands, and everything a reader needs to judge the demand itself.
+
+    `check` is the property itself, a function of the subject and of a row: plain data from the written table `rows`,
+    or an example of `drawn`.
+    """
 
     id: str
     level: Level
@@ -82,9 +90,9 @@ class Requirement:
     cost: str
     control: str
     check: Property
+    drawn: SearchStrategy[Any]
     contrary: Norm | None = None
     rows: Mapping[str, Row] = field(default_factory=dict[str, Row])
-    argument: str = "row"
 
     @property
     def invariant(self) -> Invariant:
@@ -117,13 +125,13 @@ def requirement(
     norm: Norm,
     cost: str,
     control: str,
+    rows: Mapping[str, Row],
+    drawn: SearchStrategy[Any],
     contrary: Norm | None = None,
-    rows: Mapping[str, Row] | None = None,
-    argument: str = "row",
-) -> Callable[[P], P]:
-    """Mark a property as the check of one requirement.
+) -> Callable[[Property], Property]:
+    """Make a function of `(subject, row)` the property of one requirement: a Hypothesis test over `drawn`.
 
-    Each row of `rows` is run once before anything is drawn: its value is given to the property as `argument`.
+    Whoever runs the property gives it the value of each row of `rows` before anything is drawn.
 
     Raises:
         LawError: the id is taken, a text is empty, or a MUST has a row on which the norms permit both outcomes.
@@ -131,11 +139,11 @@ def requirement(
     texts = {"claim": claim, "norm": norm.quote, "cost": cost, "control": control}
     if empty := [name for name, text in texts.items() if not text.strip()]:
         raise LawError(f"{id} states no {', '.join(empty)}")
-    either = [name for name, row in (rows or {}).items() if row.must == "either"]
+    either = [name for name, row in rows.items() if row.must == "either"]
     if level is Level.MUST and either:
         raise LawError(f"{id} is a MUST, yet the norms permit both outcomes on {either}")
 
-    def mark(check: P) -> P:
+    def mark(check: Property) -> Property:
         if id in _REGISTRY and _REGISTRY[id].name != check.__name__:
             raise LawError(f"{id} is the id of both {_REGISTRY[id].name} and {check.__name__}")
         _REGISTRY[id] = Requirement(
@@ -147,11 +155,12 @@ def requirement(
             control=control,
             check=check,
             contrary=contrary,
-            rows=rows or {},
-            argument=argument,
+            drawn=drawn,
+            rows=rows,
         )
-        check.quenchz_id = id  # type: ignore[attr-defined]
-        return check
+        test: Any = given(row=drawn)(check)
+        test.quenchz_id = id
+        return test  # type: ignore[no-any-return]
 
     return mark
 

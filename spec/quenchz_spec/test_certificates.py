@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from quenchz_spec import norms
@@ -124,8 +123,8 @@ def _violation(row: Window, received: str, expected: str, signature: str) -> Vio
         f"tool {n + 1}": Row(f"the observation tool {n + 1} of the target file", n, "either", "required")
         for n in range(3)
     },
+    drawn=st.integers(0, 2),
 )
-@given(row=st.integers(0, 2))
 def test_the_output_schema_requires_the_certificate(subject: Subject, row: int) -> None:
     """Required at every level of its pointer, with no default and never null."""
     observing(subject)
@@ -179,8 +178,8 @@ def _optional(schema: Any, name: str) -> str:
     cost=COST,
     control=CONTROL,
     rows=WINDOWS,
+    drawn=windows(),
 )
-@given(row=windows())
 def test_every_answer_carries_a_certificate(subject: Subject, row: Window) -> None:
     """Empty answers are where certificates go missing."""
     answer = certified(subject, row)
@@ -197,8 +196,8 @@ def test_every_answer_carries_a_certificate(subject: Subject, row: Window) -> No
     cost=COST,
     control=CONTROL,
     rows=WINDOWS,
+    drawn=windows(),
 )
-@given(row=windows())
 def test_every_requested_day_is_accounted_for(subject: Subject, row: Window) -> None:
     """The days are those of the window that was asked for, not those of the answer."""
     answer = certified(subject, row)
@@ -222,8 +221,8 @@ def test_every_requested_day_is_accounted_for(subject: Subject, row: Window) -> 
     cost=COST,
     control=CONTROL,
     rows=WINDOWS,
+    drawn=windows(),
 )
-@given(row=windows())
 def test_expected_observations_are_delivered_or_gaps(subject: Subject, row: Window) -> None:
     """Closed days, days before the series and days not yet due are never expected."""
     tool = observing(subject)
@@ -245,8 +244,8 @@ def test_expected_observations_are_delivered_or_gaps(subject: Subject, row: Wind
     cost=COST,
     control=CONTROL,
     rows=WINDOWS,
+    drawn=windows(),
 )
-@given(row=windows())
 def test_the_delivered_bounds_are_those_of_the_observations(subject: Subject, row: Window) -> None:
     """Bounds are null when nothing was delivered."""
     answer = certified(subject, row)
@@ -282,8 +281,8 @@ def _day(observation: Any) -> dt.date | None:
     cost=COST,
     control=CONTROL,
     rows=WINDOWS,
+    drawn=windows(),
 )
-@given(row=windows())
 def test_a_window_is_open_exactly_while_observations_are_due(subject: Subject, row: Window) -> None:
     """A reader who sees a closed window never has to ask again."""
     tool = observing(subject)
@@ -308,8 +307,8 @@ def test_a_window_is_open_exactly_while_observations_are_due(subject: Subject, r
     cost=COST,
     control=CONTROL,
     rows=SPLITS,
+    drawn=splits(),
 )
-@given(row=splits())
 def test_splitting_a_window_adds_up(subject: Subject, row: Split) -> None:
     """Needs no oracle: a calendar that depends on the window's ends shows here. `requested_*` is left aside."""
     tool = observing(subject)
@@ -367,10 +366,10 @@ INVALID: dict[str, Row] = {
     cost="A caller that mistypes a date gets nothing, not the nearest thing.",
     control=CONTROL,
     rows=INVALID,
-)
-@given(
-    row=windows(60).filter(lambda w: w.days > 1).map(lambda w: (w.until.isoformat(), w.since.isoformat()))
-    | st.text("0123456789-/. ", max_size=10).map(lambda text: (text, "2024-02-10")).filter(lambda p: not _is_date(p[0]))
+    drawn=windows(60).filter(lambda w: w.days > 1).map(lambda w: (w.until.isoformat(), w.since.isoformat()))
+    | st.text("0123456789-/. ", max_size=10)
+    .map(lambda text: (text, "2024-02-10"))
+    .filter(lambda p: not _is_date(p[0])),
 )
 def test_invalid_input_gets_an_error_and_no_observations(subject: Subject, row: tuple[Any, Any]) -> None:
     """A reversed window that comes back empty reads as "nothing was published"."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from quenchz_spec import norms
@@ -177,8 +176,8 @@ def _denied_properly(absent: Exchange, held: str) -> None:
     cost=COST,
     control=CONTROL,
     rows=rows(2, ArgumentsForm.NONE, ArgumentsForm.VALID, ArgumentsForm.MISSING, ArgumentsForm.WRONG_TYPE),
+    drawn=denials(),
 )
-@given(row=denials())
 def test_a_hidden_tool_is_answered_as_a_nonexistent_one(subject: Subject, row: Denial) -> None:
     """Names and arguments drawn; validation, prices and header checks that come before the denial show here."""
     a_hidden_thing_is_nonexistent(subject, "tools", row)
@@ -193,8 +192,8 @@ def test_a_hidden_tool_is_answered_as_a_nonexistent_one(subject: Subject, row: D
     cost=COST,
     control=CONTROL,
     rows=rows(1, ArgumentsForm.NONE, ArgumentsForm.GIVEN),
+    drawn=denials(),
 )
-@given(row=denials())
 def test_a_hidden_prompt_is_answered_as_a_nonexistent_one(subject: Subject, row: Denial) -> None:
     """Prompts are found by name, so their names leak the same way."""
     a_hidden_thing_is_nonexistent(subject, "prompts", row)
@@ -213,8 +212,8 @@ def test_a_hidden_prompt_is_answered_as_a_nonexistent_one(subject: Subject, row:
         for kind in ("resources", "resource_templates")
         for name, row in rows(1, ArgumentsForm.NONE).items()
     },
+    drawn=st.tuples(st.sampled_from(("resources", "resource_templates")), denials()),
 )
-@given(row=st.tuples(st.sampled_from(("resources", "resource_templates")), denials()))
 def test_a_hidden_resource_is_answered_as_a_nonexistent_one(subject: Subject, row: tuple[str, Denial]) -> None:
     """Direct resources, and URIs that a hidden template would match."""
     a_hidden_thing_is_nonexistent(subject, *row)
@@ -228,8 +227,8 @@ def test_a_hidden_resource_is_answered_as_a_nonexistent_one(subject: Subject, ro
     cost="None.",
     control="the broad caller lists the hidden thing, and the narrow caller's listing has a page",
     rows={kind: Row(f"the listing of {kind.replace('_', ' ')}", kind) for kind in KINDS},
+    drawn=st.sampled_from(KINDS),
 )
-@given(row=st.sampled_from(KINDS))
 def test_a_hidden_thing_is_on_no_page(subject: Subject, row: str) -> None:
     """Asked after the broad caller has listed, so that a cache shared between callers shows."""
     target = subject.target
@@ -283,8 +282,8 @@ SILENT = {
     cost="Error texts cannot list what else there is.",
     control="the broad caller's listing names the hidden things",
     rows=SILENT,
+    drawn=st.sampled_from(sorted(SILENT)),
 )
-@given(row=st.sampled_from(sorted(SILENT)))
 def test_no_hidden_name_is_received(subject: Subject, row: str) -> None:
     """Names that are ordinary words are matched only as whole JSON strings."""
     target = subject.target
@@ -347,8 +346,12 @@ def _refusals(subject: Subject, token: TokenRecipe) -> Iterator[Exchange]:
     yield answer
     challenge = bearer(answer)
     url = challenge.parameters.get("resource_metadata") if challenge else None
-    if url is not None:
+    if url is None:
+        return
+    try:
         yield subject.fetch(url, Role.PROBE)
+    except UntestableError:
+        return  # a document at another origin is not this server's answer; QZ-AUD-9 says that it was not read
 
 
 def _named(exchange: Exchange, name: str) -> str | None:
@@ -369,8 +372,8 @@ def _named(exchange: Exchange, name: str) -> str | None:
     cost="A shared cache cannot serve the listing.",
     control="the two callers' listings differ",
     rows={kind: Row(f"the listing of {kind.replace('_', ' ')}", kind) for kind in KINDS},
+    drawn=st.sampled_from(KINDS),
 )
-@given(row=st.sampled_from(KINDS))
 def test_a_caller_dependent_listing_is_private(subject: Subject, row: str) -> None:
     """MCP's `cacheScope`, and HTTP's own Cache-Control, which a proxy reads."""
     target, catalogue = subject.target, subject.catalogue

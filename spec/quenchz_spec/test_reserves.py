@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from quenchz_spec import norms
@@ -218,8 +217,8 @@ FLOOD = Row("all callers flood at once", (floods(0), floods(1), floods(2)), must
     cost=COST,
     control="the first call on an untouched budget is admitted",
     rows={"flood": FLOOD, **BOUNDARIES},
+    drawn=arrival_traces(),
 )
-@given(row=arrival_traces())
 def test_no_window_holds_more_than_the_budget(subject: Subject, row: tuple[Step, ...]) -> None:
     """Boundary bursts find the window that starts anywhere; a fixed window admits twice the budget there."""
     ledger = Ledger(subject)
@@ -282,8 +281,8 @@ GUARANTEES = {
     cost=COST,
     control="the first call on an untouched budget is admitted",
     rows=GUARANTEES,
+    drawn=arrival_traces(),
 )
-@given(row=arrival_traces())
 def test_a_caller_within_its_reserve_is_admitted(subject: Subject, row: tuple[Step, ...]) -> None:
     """Claimed broken only if fewer than r_i admissions could lie in the window of the refusal."""
     ledger = Ledger(subject)
@@ -316,8 +315,8 @@ def test_a_caller_within_its_reserve_is_admitted(subject: Subject, row: tuple[St
         "narrow bursts": Row("the first caller bursts, the second stays within its reserve", (0, 1), "either", "exact"),
         "other bursts": Row("the second caller bursts, the first stays within its reserve", (1, 0), "either", "exact"),
     },
+    drawn=st.permutations([0, 1, 2]).map(lambda order: (order[0], order[1])),
 )
-@given(row=st.permutations([0, 1, 2]).map(lambda order: (order[0], order[1])))
 def test_a_burst_stops_where_the_arithmetic_says(subject: Subject, row: tuple[int, int]) -> None:
     """Exact where the judge has the budget to itself; between r and r + P elsewhere."""
     ledger = Ledger(subject)
@@ -359,8 +358,8 @@ PRICES = {
     cost=CHARGE_COST,
     control="a burst of granted calls on an untouched budget is admitted r + P times",
     rows=PRICES,
+    drawn=st.sampled_from([row.value for row in PRICES.values()]),
 )
-@given(row=st.sampled_from([row.value for row in PRICES.values()]))
 def test_every_call_costs_one_unit(subject: Subject, row: What) -> None:
     """Spend a few calls of one sort, then count how much of the budget is left."""
     ledger = Ledger(subject)
@@ -404,8 +403,8 @@ REFUSED_TOKENS = {
     cost="Floods of bad tokens must be stopped by something else than the budget.",
     control="a burst of granted calls on an untouched budget is admitted r + P times",
     rows=REFUSED_TOKENS,
+    drawn=st.sampled_from([row.value for row in REFUSED_TOKENS.values()]),
 )
-@given(row=st.sampled_from([row.value for row in REFUSED_TOKENS.values()]))
 def test_a_refused_token_charges_nobody(subject: Subject, row: TokenRecipe) -> None:
     """Tokens in the caller's own name that were never its own."""
     ledger = Ledger(subject)
@@ -431,8 +430,8 @@ def test_a_refused_token_charges_nobody(subject: Subject, row: TokenRecipe) -> N
     cost="Two programs that share one principal share one reserve.",
     control="a burst with one token on an untouched budget is admitted r + P times",
     rows={"fresh tokens": Row("a fresh token for every call", 0, "either", "no unit more")},
+    drawn=st.integers(0, 2),
 )
-@given(row=st.integers(0, 2))
 def test_a_fresh_token_buys_nothing(subject: Subject, row: int) -> None:
     """The burst again, with another token for every call."""
     ledger = Ledger(subject)
@@ -455,8 +454,8 @@ def test_a_fresh_token_buys_nothing(subject: Subject, row: int) -> None:
     cost="A client that hammers is not punished.",
     control="a burst on an untouched budget is admitted r + P times",
     rows={"hammering": Row("a burst, then as many refused calls again, then a window's wait", 0, "either", "r + P")},
+    drawn=st.just(0),
 )
-@given(row=st.just(0))
 def test_a_budget_refusal_leaves_no_trace(subject: Subject, row: int) -> None:
     """Hammer while refused for most of the window, then count a whole budget again."""
     ledger = Ledger(subject)
@@ -486,8 +485,8 @@ def test_a_budget_refusal_leaves_no_trace(subject: Subject, row: int) -> None:
     cost="The wait is rounded up, so up to a second of it is idle.",
     control="a burst on an untouched budget is admitted r + P times",
     rows={"obedient": Row("a burst, then a wait of exactly Retry-After", 0, "either", "admitted")},
+    drawn=st.integers(0, 1),
 )
-@given(row=st.integers(0, 1))
 def test_retry_after_is_honest(subject: Subject, row: int) -> None:
     """Rounded down, or computed from the pool, it sends an obedient client into another refusal."""
     ledger = Ledger(subject)
@@ -529,8 +528,8 @@ def test_retry_after_is_honest(subject: Subject, row: int) -> None:
         "granted": Row("granted calls", What.GRANTED, "either", "the same bytes"),
         "nonexistent": Row("calls of a tool that never existed", What.NONEXISTENT, "either", "the same bytes"),
     },
+    drawn=st.sampled_from([What.GRANTED, What.NONEXISTENT, What.INVALID]),
 )
-@given(row=st.sampled_from([What.GRANTED, What.NONEXISTENT, What.INVALID]))
 def test_others_do_not_show_within_a_reserve(subject: Subject, row: What) -> None:
     """Two traces that differ only in other callers' traffic; a header that counts the pool shows here."""
     ledger = Ledger(subject)
@@ -568,8 +567,8 @@ def test_others_do_not_show_within_a_reserve(subject: Subject, row: What) -> Non
         "hidden": Row("a hidden tool beside a granted one", What.HIDDEN, "either", "the same bytes"),
         "nonexistent": Row("a nonexistent tool beside a granted one", What.NONEXISTENT, "either", "the same bytes"),
     },
+    drawn=st.sampled_from([What.HIDDEN, What.NONEXISTENT, What.INVALID]),
 )
-@given(row=st.sampled_from([What.HIDDEN, What.NONEXISTENT, What.INVALID]))
 def test_a_budget_refusal_is_the_same_for_everything(subject: Subject, row: What) -> None:
     """Gate 2 answers before anything is looked up. `Retry-After` may count down between the two."""
     ledger = Ledger(subject)

@@ -73,6 +73,11 @@ class SecondsFromNow:
 
     seconds: int
 
+    @property
+    def words(self) -> str:
+        """The moment in words."""
+        return f"{abs(self.seconds)} seconds {'ago' if self.seconds < 0 else 'from now'}"
+
 
 @plain
 @dataclass(frozen=True)
@@ -80,6 +85,11 @@ class RawJson:
     """JSON text that is written as it stands: what no serialiser would write (`1e400`, a duplicate member)."""
 
     text: str
+
+    @property
+    def words(self) -> str:
+        """The text itself."""
+        return self.text
 
 
 @plain
