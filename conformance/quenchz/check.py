@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
 from quenchz.driver import HttpSubject, Limits, UnreachableError, open_transport
-from quenchz.engine import PROFILES, Profile, Runner
+from quenchz.engine import PROFILES, Profile, Runner, is_slow
 from quenchz.history import ExampleRecord, HistoryWriter, read_history
 from quenchz.issuer import SuiteIssuer
 from quenchz.mint import Mint, SigningKey
@@ -203,6 +203,7 @@ def check(configuration: Configuration, source: TokenSource, options: Options, p
         source,
         history,
         limits=options.limits,
+        announce=progress.line,
         transport=open_transport(
             configuration.url, clock=time.monotonic, ca_file=options.ca_file, insecure=options.insecure
         ),
@@ -338,19 +339,27 @@ def _report(
 
 def _plan(subject: HttpSubject, requirements: Sequence[Requirement], options: Options, progress: Progress) -> None:
     """Print what the run will cost at most before its first example."""
-    profile = options.profile
-    most = 0
+    profile, target, catalogue = options.profile, subject.target, subject.catalogue
+    examples: dict[Invariant, int] = dict.fromkeys(Invariant, 0)
     for requirement in requirements:
-        drawn = profile.slow_examples if requirement.invariant is Invariant.RESERVES else profile.examples
-        most += (len(requirement.rows) + drawn) * PER_EXAMPLE[requirement.invariant]
-    target, catalogue = subject.target, subject.catalogue
+        drawn = profile.slow_examples if is_slow(requirement) else profile.examples
+        examples[requirement.invariant] += len(requirement.rows) + drawn
+    most = sum(count * PER_EXAMPLE[invariant] for invariant, count in examples.items())
     called = {observing.tool for observing in target.observations} | set(target.may_call)
     for caller in (target.broad, target.narrow):
-        for name in catalogue.names(caller, "tools"):
-            if only_reads(catalogue.entry(caller, "tools", name)):
-                called.add(name)
+        called |= {
+            name for name in catalogue.names(caller, "tools") if only_reads(catalogue.entry(caller, "tools", name))
+        }
     budget = target.budget
-    waits = sum(r.invariant is Invariant.RESERVES for r in requirements) * 5 * (budget.window if budget else 0)
+    waits = 0.0
+    if budget is not None and target.fresh_budgets:
+        waits = 5 * budget.window * sum(is_slow(requirement) for requirement in requirements)
+    elif budget is not None:
+        share = max(1, budget.pool + min((caller.reserve or 0) for caller in target.callers))
+        others = sum(
+            n * PER_EXAMPLE[i] for i, n in examples.items() if i in (Invariant.DENIALS, Invariant.CERTIFICATES)
+        )
+        waits = budget.window * (2 * examples[Invariant.RESERVES] + others / share)
     progress.line(
         f"Plan: {len(requirements)} requirements, profile {profile.name}, seed {options.seed}, at most "
         f"{min(most, options.limits.requests)} requests before any finding, about {waits:.0f} s of waiting at most; "

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SIZE_CAP = 40 * 1024 * 1024
 ROOM = 8
 """Charged calls that one example of another invariant than the reserves may make."""
+LONG_WAIT = 2.0
+"""Seconds of waiting that are announced."""
 
 
 class UnreachableError(Exception):
@@ -77,6 +79,7 @@ class HttpSubject:
         transport: Transport | None = None,
         limits: Limits | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        announce: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         parts = urlsplit(url)
@@ -90,9 +93,10 @@ class HttpSubject:
         self._history = history
         self._limits = limits or Limits()
         self._sleep = sleep
+        self._announce = announce
         self._zero = clock()
         self._now: Callable[[], float] = lambda: clock() - self._zero
-        self._transport = transport or open_transport(url, clock=self._now)
+        self._transport = transport or open_transport(url, clock=clock)
         self._redactor = Redactor()
         self._catalogue = Catalogue()
         self._masks: dict[str, Mask | Exception] = {}
@@ -272,8 +276,10 @@ class HttpSubject:
         self._charged.clear()
 
     def wait(self, seconds: float) -> None:
-        """Sleep."""
+        """Sleep, and say so beforehand where a person would wonder."""
         if seconds > 0:
+            if seconds >= LONG_WAIT:
+                self._announce(f"waiting {seconds:.0f} s for the budget")
             self.spent.waited += seconds
             self._sleep(seconds)
 
@@ -391,7 +397,7 @@ class HttpSubject:
         if isinstance(received, TransportError):
             sent = received.ended if received.sent is None else received.sent
             text = f"{received.code}: {received}"
-            return Message("", (), text), Moments(sent, received.ended, received.ended)
+            return Message("", (), text), self._moments(sent, received.ended, received.ended)
         body, redacted = self._redactor.redact(received.body)
         headers: list[tuple[str, str]] = []
         for name, value in received.headers:
@@ -400,7 +406,11 @@ class HttpSubject:
             headers.append((name, clean.decode("latin-1")))
         self.spent.redacted += redacted
         message = Message(received.start, tuple(headers), body.decode("latin-1"))
-        return message, Moments(received.sent, received.first, received.last)
+        return message, self._moments(received.sent, received.first, received.last)
+
+    def _moments(self, sent: float, first: float, last: float) -> Moments:
+        """Return moments of the transport's clock as seconds since the run began."""
+        return Moments(sent - self._zero, first - self._zero, last - self._zero)
 
     def _count(self, exchange: Exchange, *, charged: bool) -> None:
         for counts in (self.spent, self._place.counts):

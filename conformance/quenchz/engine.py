@@ -31,6 +31,9 @@ ATTEMPTS = 3
 """How often a void example is tried before it counts as untestable."""
 GIVE_UP = 3
 """Examples in a row that could not be judged, after which a requirement is not asked any further."""
+PATIENCE = 3.0
+"""Seconds that those examples of a written table may take together before it is given up: rows that cost nothing,
+because a token cannot be minted, are all tried."""
 
 _UNHEEDED = (
     HealthCheck.too_slow,
@@ -127,9 +130,11 @@ class Runner:
         )
         self._history.example(self.records[-1])
 
-    def _given_up(self, before: int) -> bool:
+    def _given_up(self, before: int, patience: float = 0.0) -> bool:
+        """Whether the last examples could not be judged, and took longer than `patience` seconds not to be."""
         last = self.records[max(before, len(self.records) - GIVE_UP) :]
-        return len(last) == GIVE_UP and all(r.outcome in ("control-failed", "untestable") for r in last)
+        unjudged = all(r.outcome in ("control-failed", "untestable") for r in last)
+        return len(last) == GIVE_UP and unjudged and sum(r.seconds for r in last) >= patience
 
     def _has_no_object(self, before: int) -> bool:
         return all(r.outcome == "not-declared" for r in self.records[before:]) and len(self.records) > before
@@ -140,7 +145,7 @@ class Runner:
         before = len(self.records)
         violated = False
         for name, row in requirement.rows.items():
-            if self._given_up(before):
+            if self._given_up(before, patience=PATIENCE):
                 self._progress(f"{requirement.id}: gave up after {GIVE_UP} examples that could not be judged")
                 break
             record = self._example(requirement, "table", name, row.value)

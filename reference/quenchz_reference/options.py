@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--trust-issuer", type=_url, action="append", default=[], metavar="URL", help="trust this issuer; repeatable")
     add("--trust-tenants", type=_url, action="append", default=[], metavar="URL", help="trust every URL/<slug>")
     add("--budget", type=_units, default=25, help="units per window and issuer (default %(default)s)")
-    add("--window", type=_seconds, default=60.0, help="length of the window in seconds (default %(default)s)")
+    add("--window", type=_seconds, default=2.0, help="length of the window in seconds (default %(default)s)")
     add("--reserve", type=_reserve, action="append", metavar="CALLER=R", help="units only CALLER can spend; repeatable")
     add("--unknown-callers", type=_unknown_callers, default=UnknownCallers(), metavar="pool|grant:R|refuse")
     add(

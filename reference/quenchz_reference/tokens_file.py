@@ -54,7 +54,7 @@ def build(parts: Parts, issuer: InProcessIssuer, url: str) -> dict[str, Any]:
 
     good = {caller: claims(caller) for caller in CALLERS}
     without_audience = {name: value for name, value in good["broad"].items() if name != "aud"}
-    other = "https://elsewhere.quenchz.invalid/mcp"
+    other = "https://other.example/mcp"
     bad = {
         "other_audience": {**good["broad"], "aud": other},
         "two_audiences": {**good["broad"], "aud": [resource, other]},

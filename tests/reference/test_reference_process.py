@@ -181,7 +181,7 @@ def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_the_defaults_are_those_that_are_documented() -> None:
     found = parse(["--tokens-file", "x"])
-    assert (found.host, found.port, found.budget, found.window) == ("127.0.0.1", 8931, 25, 60.0)
+    assert (found.host, found.port, found.budget, found.window) == ("127.0.0.1", 8931, 25, 2.0)
     assert (found.resource, found.framing, found.vendor) == ("https://rates.quenchz.invalid/mcp", "json", "cassette")
     assert found.reserves == {"broad": 5, "narrow": 5, "quiet": 5}
     assert found.as_of is not None
