@@ -26,7 +26,7 @@ CALLERS = {"broad": (READ, HISTORY, ADMIN), "narrow": (READ,), "quiet": (READ,)}
 
 _LIFETIME_SECONDS = 24 * 3600
 _AGE_SECONDS = 3600  # tokens look an hour old, so that an expired one differs from a good one in nothing but `exp`
-_FRESH_TOKENS = 8
+_FRESH_TOKENS = 24
 
 
 def build(parts: Parts, issuer: InProcessIssuer, url: str) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def build(parts: Parts, issuer: InProcessIssuer, url: str) -> dict[str, Any]:
             "free_methods": [*sorted(FREE_METHODS), "notifications/*"],
             "refusal_status": 429,
         },
+        "may_call": ["full_history", "refresh_cache"],
         "observations": [
             {
                 "tool": "exchange_rates",

@@ -19,6 +19,7 @@ from quenchz_spec.shapes import members
 from quenchz_spec.strategies.audiences import (
     LISTS_WITH_US,
     OTHER_RESOURCES,
+    OTHER_SERVER,
     RESPELLINGS,
     UNNAMED,
     lists_with_us,
@@ -212,7 +213,7 @@ def test_a_token_of_another_issuer_reaches_nothing(subject: Subject, row: TokenR
 
 REFUSALS = {
     "no credentials": Row("no credentials", None),
-    "another resource": Row("a token for another resource", TokenRecipe(caller="", audience=one(Edit.SUFFIX, "/x"))),
+    "another resource": Row("a token for another resource", TokenRecipe(caller="", audience=OTHER_SERVER)),
     "forged": Row("a forged token", TokenRecipe(caller="", signature=Signature.STRANGER)),
     "expired": Row("an expired token", TokenRecipe(caller="", claims=(Claim("exp", SecondsFromNow(-3600)),))),
 }
@@ -350,7 +351,7 @@ def test_the_audience_is_checked_on_every_request(subject: Subject, row: tuple[s
     verb, method = row
     caller = subject.target.broad
     params: dict[str, Any] = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
-    foreign = TokenRecipe(caller=caller, audience=one(Edit.LITERAL, "https://other.example/mcp"))
+    foreign = TokenRecipe(caller=caller, audience=OTHER_SERVER)
     # DELETE ends a session, so the probe has one to itself, which it must not be able to end.
     session = f"{caller}/{verb}" if verb != "POST" else caller
     answers = {

@@ -17,10 +17,8 @@ from quenchz_spec.discovery import LISTINGS, all_names, concrete, invented, use
 from quenchz_spec.masks import Mask, difference
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError
 from quenchz_spec.requirement import Level, Row, requirement
-from quenchz_spec.resources import Edit
 from quenchz_spec.schemas import accepts_anything, arguments_for, only_reads, valid_arguments
 from quenchz_spec.shapes import items, members
-from quenchz_spec.strategies.audiences import one
 from quenchz_spec.strategies.denials import ArgumentsForm, Denial, denials, rows
 from quenchz_spec.subject import KINDS, Subject
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
@@ -339,10 +337,9 @@ def _received(subject: Subject, row: str, token: TokenRecipe) -> Iterator[Exchan
 
 
 def _refusals(subject: Subject, token: TokenRecipe) -> Iterator[Exchange]:
-    foreign = TokenRecipe(caller=token.caller, audience=one(Edit.SUFFIX, "/x"))
-    answer = subject.ask(Ask(method="tools/list", token=foreign))
+    answer = subject.ask(Ask(method="tools/list", session=token.caller))
     if answer.status != 401:
-        raise ControlError("a token for another resource is refused with 401", answer.words)
+        raise ControlError("a request without credentials is refused with 401", answer.words)
     yield answer
     challenge = bearer(answer)
     url = challenge.parameters.get("resource_metadata") if challenge else None

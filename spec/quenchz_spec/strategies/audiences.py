@@ -28,9 +28,10 @@ def listed(*uris: Uri) -> Audience:
 
 
 OTHER = Uri(Edit.LITERAL, "https://other.example/mcp")
+OTHER_SERVER = Audience(AudienceForm.STRING, (OTHER,))
 
 OTHER_RESOURCES = {
-    "another server": Row("another server's resource", one(Edit.LITERAL, "https://other.example/mcp")),
+    "another server": Row("another server's resource", OTHER_SERVER),
     "longer path": Row("our URI plus a longer path", one(Edit.SUFFIX, "/admin")),
     "longer segment": Row("our URI plus more letters", one(Edit.SUFFIX, "x")),
     "shorter": Row("our URI without its last character", one(Edit.CUT)),
