@@ -90,7 +90,7 @@ def difference(left: Exchange, right: Exchange, mask: Mask, names: tuple[str, st
         sides = (repr(": ".join(more)), "nothing") if len(ours) > len(theirs) else ("nothing", repr(": ".join(more)))
         return Difference(f"header {min(len(ours), len(theirs)) + 1}", min(len(ours), len(theirs)), *sides)
     bodies = [_body(exchange) for exchange in (left, right)]
-    if names is not None:
+    if names is not None and all(names):
         bodies = [
             body.replace(_escaped(name), "\N{FULL BLOCK}" * len(_escaped(name)))
             for body, name in zip(bodies, names, strict=True)

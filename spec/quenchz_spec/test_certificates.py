@@ -249,6 +249,8 @@ def test_expected_observations_are_delivered_or_gaps(subject: Subject, row: Wind
 def test_the_delivered_bounds_are_those_of_the_observations(subject: Subject, row: Window) -> None:
     """Bounds are null when nothing was delivered."""
     answer = certified(subject, row)
+    if empty := [observation for observation in answer.observations if items(observation)[1:] == [None]]:
+        raise _violation(row, f"observations without a value: {empty[:3]!r}", "a value in each", "empty observations")
     days = [_day(observation) for observation in answer.observations]
     inside = [day for day in days if day is not None and row.since <= day <= row.until]
     if len(inside) != len(days) or sorted(set(inside)) != inside:
@@ -342,6 +344,9 @@ def _counters(answer: Answer) -> dict[str, int]:
     return counters | {f"absent.{cause}": count for cause, count in (answer.absent or {}).items()}
 
 
+INTERNAL_ERROR = -32603
+"""JSON-RPC 2.0 §5.1: the server failed, which says nothing about what it was given."""
+
 INVALID: dict[str, Row] = {
     name: Row(words, (since, until), must="either", quenchz="an error")
     for name, words, since, until in (
@@ -354,6 +359,8 @@ INVALID: dict[str, Row] = {
         ("with a time", "a start with a time of day", "2024-02-01T00:00:00Z", "2024-02-10"),
         ("empty", "an empty start", "", "2024-02-10"),
         ("year 0", "a start before year 1", "0000-01-01", "2024-02-10"),
+        ("end no date", "an end that is no date", "2024-02-01", "tomorrow"),
+        ("end no such day", "an end on 30 February", "2024-02-01", "2024-02-30"),
     )
 }
 
@@ -378,7 +385,7 @@ def test_invalid_input_gets_an_error_and_no_observations(subject: Subject, row: 
     given_arguments = {name: v for name, v in zip((tool.since, tool.until), row, strict=True) if v != "(absent)"}
     exchange = asked(subject, tool, given_arguments)
     held = f"a tool whose window is {tool.since!r} to {tool.until!r}."
-    if exchange.status >= 500:
+    if exchange.status >= 500 or exchange.error_code == INTERNAL_ERROR:
         raise ViolationError(
             held=held,
             sent=f"the arguments {given_arguments!r}.",

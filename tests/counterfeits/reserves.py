@@ -36,7 +36,14 @@ if TYPE_CHECKING:
 
 def with_ledgers(parts: Parts, change: Callable[[ReserveLedger], Ledger]) -> Parts:
     """Change every honest ledger as it is opened."""
-    return replace(parts, budgets=Budgets(lambda: change(cast("ReserveLedger", parts.budgets._open_ledger()))))
+
+    def open_ledger() -> Ledger:
+        honest = cast("ReserveLedger", parts.budgets._open_ledger())
+        # The honest ledger makes a ring when its caller is first seen; the faults want to see all of them.
+        honest._own = {caller: Ring(reserve) for caller, reserve in honest._reserves.items()}
+        return change(honest)
+
+    return replace(parts, budgets=Budgets(open_ledger))
 
 
 def ledger_of_caller(parts: Parts) -> ReserveLedger:
@@ -148,19 +155,19 @@ def the_last_reserve_is_rounded_down(parts: Parts) -> Parts:
 
 
 @counterfeit("QZ-RSV-2", row="interleaved")
-def the_rest_of_a_reserve_is_released_at_its_first_use(parts: Parts) -> Parts:
-    """A reserve is protected until its caller has shown up; what it has not used by then is anybody's."""
+def the_rest_of_a_reserve_lapses_when_the_pool_is_spent(parts: Parts) -> Parts:
+    """A reserve covers a caller's arrival: who has been served already loses the rest once the pool is spent."""
 
-    class Releasing(Around):
+    class Lapsing(Around):
         def charge(self, caller: str) -> Decision:
             decision, now = self.honest.charge(caller), self.now
-            for ring in self.honest._own.values():
-                if not decision.admitted and ring.open(now, self.window) and ring.free(now, self.window):
-                    ring.take(now)
-                    decision = ADMITTED
+            if not decision.admitted:
+                for ring in self.honest._own.values():
+                    while ring.open(now, self.window) and ring.free(now, self.window):
+                        ring.take(now)
             return decision
 
-    return with_ledgers(parts, Releasing)
+    return with_ledgers(parts, Lapsing)
 
 
 @counterfeit("QZ-RSV-2", row="denied flood")
@@ -171,7 +178,7 @@ def a_denied_call_is_charged_to_everybody(parts: Parts) -> Parts:
         def cost(self, http_method: str, body: bytes | None) -> int:
             ledger = ledger_of_caller(parts)
             if denied(parts, _read_object(body or b"") or {}):
-                for other in ledger._own.keys() - {current_caller().subject}:
+                for other in ledger._reserves.keys() - {current_caller().subject}:
                     ledger.charge(other)
             return super().cost(http_method, body)
 

@@ -92,4 +92,7 @@ SPLITS = {
         "across the start of the euro, split at it", Split(window("1998-12-30", "1999-01-06"), 5), "either", "adds up"
     ),
     "future": Row("from the past into the future", Split(window("2026-08-20", "2026-09-10"), 6), "either", "adds up"),
+    "decade": Row(
+        "a decade, split in the middle", Split(window("2010-01-01", "2019-12-31"), 1826), "either", "adds up"
+    ),
 }

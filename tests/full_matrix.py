@@ -1,0 +1,77 @@
+"""`make full`: every counterfeit against the whole law, and on five seeds against its own invariant.
+
+Writes tests/counterfeits/MATRIX.md with the date. Too long for every change: about twenty seconds a counterfeit and
+seed, several at a time because most of it is waiting.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from counterfeits import Counterfeit, counterfeits  # noqa: E402 - the path above makes it importable
+from quenchz_spec.requirement import LAW, Invariant  # noqa: E402
+
+SEEDS = (1, 2, 3, 4, 5)
+AT_A_TIME = 3
+WIRES = ("2026-07-28", "2025-11-25")
+
+
+def failed(fake: Counterfeit, seed: int, *options: str) -> set[str]:
+    """Return the ids that a counterfeit fails in one run, as a process of its own."""
+    wire = WIRES[seed % 2]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        server = shlex.join([sys.executable, "-m", "counterfeits", fake.name])
+        command = [sys.executable, "-m", "quenchz", "check", "--quiet", "--reference", "--server", server]
+        command += ["--profile", "smoke", "--level", "should", "--seed", str(seed), "--protocol", wire]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+        subprocess.run(  # the exit code says that something failed, which is wanted
+            [*command, "--json", str(report), *options], env=environment, check=False, capture_output=True
+        )
+        data: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return {finding["id"] for finding in data["findings"] if finding["verdict"] in ("fail", "warn")}
+
+
+def row(fake: Counterfeit) -> tuple[str, bool]:
+    """Return the table row of one counterfeit, and whether all is as declared."""
+    whole = failed(fake, 1)
+    found = sum(failed(fake, seed, "--invariant", fake.invariant) >= fake.ids for seed in SEEDS)
+    own = {name for name in whole if name.split("-")[1] == Invariant[fake.invariant.upper()].value}
+    others = sorted(whole - own)
+    print(f"{fake.name}: {found} of {len(SEEDS)} seeds, elsewhere {', '.join(others) or 'nothing'}", flush=True)
+    line = f"| `{fake.name}` | {', '.join(sorted(own))} | {', '.join(others) or '–'} | {found} of {len(SEEDS)} |"
+    return line, own == fake.ids and found == len(SEEDS)
+
+
+def main() -> int:
+    """Run everything and write the dated table."""
+    fakes = [fake for _, fake in sorted(counterfeits().items())]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        rows = list(pool.map(row, fakes))
+    head = [
+        f"# Every counterfeit against the whole law {LAW}",
+        "",
+        f"Written by `make full` on {dt.datetime.now(dt.UTC).date()}: {len(rows)} counterfeits, seeds {SEEDS}.",
+        "",
+        "| counterfeit | fails of its invariant | fails elsewhere | found |",
+        "|---|---|---|---|",
+    ]
+    path = ROOT / "tests" / "counterfeits" / "MATRIX.md"
+    path.write_text("\n".join([*head, *(line for line, _ in rows)]) + "\n", encoding="utf-8")
+    return 0 if all(fits for _, fits in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
