@@ -607,6 +607,7 @@ def test_others_do_not_show_within_a_reserve(subject: Subject, row: What) -> Non
     rows={
         "hidden": Row("a hidden tool beside a granted one", What.HIDDEN, "either", "the same bytes"),
         "nonexistent": Row("a nonexistent tool beside a granted one", What.NONEXISTENT, "either", "the same bytes"),
+        "invalid": Row("invalid arguments beside valid ones", What.INVALID, "either", "the same bytes"),
     },
     drawn=st.sampled_from([What.HIDDEN, What.NONEXISTENT, What.INVALID]),
 )

@@ -397,3 +397,25 @@ def an_empty_start_is_the_start_of_the_series(parts: Parts) -> Parts:
 def the_zero_date_is_the_start_of_the_series(parts: Parts) -> Parts:
     """A start in the year 0, which databases write for no date, counts as no bound."""
     return reading(parts, lambda value: FIRST if str(value).startswith("0000-") else value)
+
+
+@counterfeit("QZ-CRT-8", row="end no date")
+def an_unreadable_end_is_today(parts: Parts) -> Parts:
+    """An end that is a word counts as today."""
+    return reading(parts, lambda value: TODAY if isinstance(value, str) and value.isalpha() else value, name="to")
+
+
+@counterfeit("QZ-CRT-7", row="decade")
+def rows_are_cut_before_they_are_certified(parts: Parts) -> Parts:
+    """The vendor's answer is cut at a thousand rows, so a long window ends in gaps that its parts do not have."""
+
+    def write(answer: Json) -> Json:
+        kept, lost = answer["observations"][:1000], len(answer["observations"][1000:])
+        made = answer["coverage"]
+        if not lost:
+            return answer
+        absent = made["absent"] | {"no_such_observation": made["absent"]["no_such_observation"] + lost}
+        coverage = made | {"delivered_observations": 1000, "delivered_to": kept[-1][0], "absent": absent}
+        return answer | {"observations": kept, "coverage": coverage}
+
+    return with_tool(parts, write=write)

@@ -431,6 +431,20 @@ def retry_after_is_rounded_down(parts: Parts) -> Parts:
     return with_ledgers(parts, Truncated)
 
 
+@counterfeit("QZ-RSV-8", row="pool drained")
+def retry_after_is_the_pools(parts: Parts) -> Parts:
+    """The wait is that for the pool's next slot, which somebody else may take first."""
+
+    class FromThePool(Around):
+        def charge(self, caller: str) -> Decision:
+            decision, free_at = self.honest.charge(caller), self.honest._pool.free_at(self.window)
+            if decision.admitted or free_at is None:
+                return decision
+            return replace(decision, retry_after=max(1, -((self.now - free_at) // NANOSECONDS)))
+
+    return with_ledgers(parts, FromThePool)
+
+
 def refusal_header(app: App, name: str, value: Callable[[str], str]) -> App:
     """Add a header to budget refusals, computed from the name that was asked for."""
 
