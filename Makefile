@@ -39,7 +39,7 @@ field: setup
 	$(RUN)python tests/field/fastmcp/environment.py
 
 test: lint field
-	$(RUN)python -m pytest
+	$(RUN)python -m pytest -n 3 --dist worksteal
 
 full: test
 	$(RUN)python tests/full_matrix.py
