@@ -30,7 +30,7 @@ WIRES = ("2026-07-28", "2025-11-25")
 
 def failed(fake: Counterfeit, seed: int, *options: str) -> set[str]:
     """Return the ids that a counterfeit fails in one run, as a process of its own."""
-    wire = WIRES[seed % 2]
+    wire = fake.wire or WIRES[seed % 2]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         server = shlex.join([sys.executable, "-m", "counterfeits", fake.name])
@@ -51,7 +51,7 @@ def row(fake: Counterfeit) -> tuple[str, bool]:
     own = {name for name in whole if name.split("-")[1] == Invariant[fake.invariant.upper()].value}
     others = sorted(whole - own)
     print(f"{fake.name}: {found} of {len(SEEDS)} seeds, elsewhere {', '.join(others) or 'nothing'}", flush=True)
-    line = f"| `{fake.name}` | {', '.join(sorted(own))} | {', '.join(others) or '–'} | {found} of {len(SEEDS)} |"
+    line = f"| `{fake.name}` | {', '.join(sorted(own))} | {', '.join(others) or 'nothing'} | {found} of {len(SEEDS)} |"
     return line, own == fake.ids and found == len(SEEDS)
 
 

@@ -144,12 +144,18 @@ def _run_check(arguments: argparse.Namespace) -> int:
         raise run.UsageError("--server COMMAND stands in for the reference server: give --reference too")
     if arguments.reference and (arguments.url or arguments.target or arguments.tokens_file):
         raise run.UsageError("--reference starts its own server: leave out URL, --target and --tokens-file")
-    if arguments.max_requests < 1 or (arguments.rate is not None and arguments.rate <= 0):
-        raise run.UsageError("--max-requests and --rate must be positive")
-    run.selected(arguments.invariant, arguments.id)
+    if (
+        arguments.max_requests < 1
+        or (arguments.rate is not None and not arguments.rate > 0)
+        or not arguments.timeout > 0
+    ):
+        raise run.UsageError("--max-requests, --rate and --timeout must be positive")
+    run.selected(arguments.invariant, [*arguments.id, *arguments.allow_untestable])
     for path in (arguments.json, arguments.history):
         if path is not None and not path.absolute().parent.is_dir():
             raise run.UsageError(f"{path}: its folder does not exist")
+        if path is not None and path.is_dir():
+            raise run.UsageError(f"{path} is a folder; name a file")
     seed = run.new_seed() if arguments.seed is None else arguments.seed
     options = run.Options(
         profile=PROFILES[arguments.profile],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,12 +11,13 @@ from urllib.parse import urlsplit
 
 from quenchz import wire as wires
 from quenchz.mint import Redactor
+from quenchz.target_file import DEFAULT_FREE
 from quenchz.transport import AnswerTimedOutError, CannotConnectError, Received, Transport, TransportError
 from quenchz_spec.discovery import discover, learn_mask
 from quenchz_spec.masks import Mask
 from quenchz_spec.outcomes import ControlError, UntestableError, VoidError
 from quenchz_spec.shapes import members
-from quenchz_spec.subject import Catalogue, Target
+from quenchz_spec.subject import Budget, Catalogue, Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role, TokenRecipe
 
 if TYPE_CHECKING:
@@ -135,7 +137,10 @@ class HttpSubject:
                 tried.append(f"{wire}: {problem}")
             else:
                 raise UnreachableError("; ".join(dict.fromkeys(tried)))
-        self._read_listings()
+        try:
+            self._read_listings()
+        except (UntestableError, ControlError) as error:
+            raise UnreachableError(f"{self.wire}: {error}") from None
         if not self._catalogue.entries.get(self._target.broad):
             raise UnreachableError("; ".join(self._catalogue.problems) or "nothing is listed")
 
@@ -285,7 +290,11 @@ class HttpSubject:
 
     def fetch(self, url: str, role: Role = Role.CONTROL) -> Exchange:
         """GET a document of the target's own origin without credentials."""
-        here, there = urlsplit(self.url), urlsplit(url)
+        here = urlsplit(self.url)
+        try:
+            there = urlsplit(url)
+        except ValueError:  # no URL at all; the server chose it
+            there = urlsplit("")
         if (there.scheme, there.netloc) != (here.scheme, here.netloc):
             raise UntestableError(
                 f"the document {url[:120]!r} is not of the origin that was dialled ({here.scheme}://{here.netloc})",
@@ -322,7 +331,7 @@ class HttpSubject:
 
     def _initialize(self, caller: str) -> Exchange:
         token = self.token(caller)
-        with self.channel("session", 0):
+        with self.channel("session", 0, voids_refusals=self._place.voids_refusals):
             opened = self.ask(Ask(method="initialize", token=token, session=""), Role.SETUP)
             session = opened.response.header("mcp-session-id")
             if opened.result is not None:
@@ -356,10 +365,12 @@ class HttpSubject:
             sent_headers = [*headers, ("Authorization", f"Bearer {token}")]
             shown_headers = [*headers, ("Authorization", f"Bearer (the token of {recipe.caller}; see ask.token)")]
         budget = self._target.budget
-        charged = budget is not None and ask.verb == "POST" and budget.charges(ask.method)
+        # Where no budget is declared a call may be charged all the same, and a tool may have run.
+        costs = ask.verb == "POST" and (_UNDECLARED if budget is None else budget).charges(ask.method)
+        charged = budget is not None and costs
         content = body.encode("utf-8", "surrogatepass")
         request = Message(f"{ask.verb} {path} HTTP/1.1", tuple(shown_headers), content.decode("latin-1"))
-        received = self._sent(ask, path, sent_headers, content, charged=charged)
+        received = self._sent(ask, path, sent_headers, content, charged=costs)
         response, at = self._response(received)
         exchange = Exchange(ask, role, request, response, at, rpc_id)
         self._count(exchange, charged=charged)
@@ -400,12 +411,12 @@ class HttpSubject:
             return Message("", (), text), self._moments(sent, received.ended, received.ended)
         body, redacted = self._redactor.redact(received.body)
         headers: list[tuple[str, str]] = []
-        for name, value in received.headers:
-            clean, hit = self._redactor.redact(value.encode("latin-1", "replace"))
-            redacted = redacted or hit
-            headers.append((name, clean.decode("latin-1")))
+        for name, value in [("", received.start), *received.headers]:
+            (key, hit), (clean, also) = (self._redactor.redact(text.encode("latin-1")) for text in (name, value))
+            redacted = redacted or hit or also
+            headers.append((key.decode("latin-1"), clean.decode("latin-1")))
         self.spent.redacted += redacted
-        message = Message(received.start, tuple(headers), body.decode("latin-1"))
+        message = Message(headers[0][1], tuple(headers[1:]), body.decode("latin-1"))
         return message, self._moments(received.sent, received.first, received.last)
 
     def _moments(self, sent: float, first: float, last: float) -> Moments:
@@ -430,7 +441,9 @@ class HttpSubject:
         if not self._place.voids_refusals or exchange.status != refusal:
             return
         told = exchange.response.header("retry-after") or ""
-        wait = float(told) if told.isdigit() and len(told) < 6 else (budget.window if budget else 1.0)
+        # The server chooses the header, but not how long we wait for it.
+        window = budget.window if budget else 1.0
+        wait = min(float(told), 1.02 * window + 1) if re.fullmatch(r"[0-9]{1,9}", told) else window
         self.fresh_budget_if_free()
         raise VoidError("a budget refusal", 0.0 if self._target.fresh_budgets else wait)
 
@@ -439,6 +452,9 @@ def transport_failure(exchange: Exchange) -> UntestableError:
     """Return what an exchange without an answer means for its example."""
     code, _, text = exchange.response.body.partition(": ")
     return UntestableError(f"no answer to {exchange.ask.words} ({code}): {text}", "see whether the server is up")
+
+
+_UNDECLARED = Budget(limiter="none", budget=0, window=1.0, pool=0, free=DEFAULT_FREE)
 
 
 def _at_once(_: bytes) -> bool:

@@ -117,17 +117,19 @@ class Runner:
                 self._draw(requirement)
         except _BrokenHarnessError:
             pass
+        except KeyboardInterrupt:
+            # What was not tried is no pass.
+            self._record(requirement, "untestable", "interrupted")
+            raise
         except Exception as error:
-            self._record_broken(requirement, error)
+            self._record(requirement, "harness-error", _where(error))
         records = self.records[before:]
         self._confirm(requirement, [r for r in records if r.outcome == "violated"])
         return self.records[before:]
 
-    def _record_broken(self, requirement: Requirement, error: Exception) -> None:
+    def _record(self, requirement: Requirement, outcome: str, detail: str) -> None:
         self._number += 1
-        self.records.append(
-            ExampleRecord(requirement.id, self._number, "generate", "", None, "harness-error", _where(error))
-        )
+        self.records.append(ExampleRecord(requirement.id, self._number, "generate", "", None, outcome, detail))
         self._history.example(self.records[-1])
 
     def _given_up(self, before: int, patience: float = 0.0) -> bool:
@@ -161,12 +163,13 @@ class Runner:
         start = len(self.records)
         shrunk = 0
         known: dict[str, ViolationError] = {}
+        broken = False
 
         # A test of its own for every run: a property keeps the settings that it was first decorated with.
         @given(row=requirement.drawn)
         def search(row: Any) -> None:
-            nonlocal shrunk
-            if not known and self._given_up(start):
+            nonlocal shrunk, broken
+            if broken or (not known and self._given_up(start)):
                 return
             if known:
                 # Beyond the allowance an example is called held, so that the shrinker ends; what is known to be
@@ -177,7 +180,11 @@ class Runner:
                         raise known[key]
                     return
                 shrunk += 1
-            record = self._example(requirement, "shrink" if known else "generate", "", row)
+            try:
+                record = self._example(requirement, "shrink" if known else "generate", "", row)
+            except _BrokenHarnessError:
+                broken = True  # asked no further: Hypothesis would shrink a fault of ours for hundreds of requests
+                return
             if self._last_violation is not None:
                 known[json.dumps(record.arguments, sort_keys=True)] = self._last_violation
                 raise self._last_violation
@@ -292,7 +299,8 @@ def smallest(violated: Iterable[ExampleRecord]) -> ExampleRecord:
     if rows:
         return rows[0]
     drawn = [record for record in found if record.phase != "confirm"] or found
-    return min(drawn, key=lambda record: len(json.dumps(record.arguments)))
+    # Of several as short the last: the shrinker only ever goes on from a smaller one.
+    return min(reversed(drawn), key=lambda record: len(json.dumps(record.arguments)))
 
 
 def violation_data(violation: ViolationError) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from quenchz_spec.codec import NotPlainDataError, decode, encode
+from quenchz_spec.subject import Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from quenchz_spec.subject import Target
 
 FORMAT = 1
 
@@ -132,15 +132,16 @@ def read_history(path: Path) -> History:
             if kind == "header":
                 if data.get("quenchz_history") != FORMAT:
                     raise HistoryError(f"{path}: format {data.get('quenchz_history')!r}; this release reads {FORMAT}")
-                history = History(decode(data["target"]), data)
+                history = History(_target(data), data)
             elif history is None:
                 raise HistoryError(f"{path}: line {number} comes before the header")
             elif kind == "exchange":
                 history.exchanges[data["channel"], data["example"]].append(_exchange(data))
             elif kind == "example":
                 members = {k: v for k, v in data.items() if k != "kind"}
+                decode(members["arguments"])
                 history.examples.append(ExampleRecord(**members))
-        except (KeyError, TypeError, ValueError, NotPlainDataError) as error:
+        except (KeyError, TypeError, ValueError, NotPlainDataError, RecursionError) as error:
             if isinstance(error, HistoryError):
                 raise
             raise HistoryError(f"{path}: line {number} is not a line of a history ({error})") from None
@@ -161,10 +162,24 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise HistoryError(f"{path}: cannot be read ({error})") from None
 
 
+_HEADER = {"url": str, "wire": str, "seed": int, "profile": str, "level": str, "ids": list, "allowed": list}
+
+
+def _target(header: dict[str, Any]) -> Target:
+    """Return the target of a header line, after a look at the members that a judge needs."""
+    target = decode(header["target"])
+    if not isinstance(target, Target):
+        raise NotPlainDataError("its target is no description of a target")
+    misfit = next((name for name, kind in _HEADER.items() if not isinstance(header[name], kind)), None)
+    if misfit is not None or header["level"] not in ("must", "quenchz", "should", "observe"):
+        raise NotPlainDataError(f"its {misfit or 'level'} is {header[misfit or 'level']!r}")
+    return target
+
+
 def _exchange(data: dict[str, Any]) -> Exchange:
     ask = decode(data["ask"])
     if not isinstance(ask, Ask):
-        raise HistoryError(f"an exchange asks {data['ask']!r}")
+        raise NotPlainDataError(f"an exchange asks {data['ask']!r}")
     sent, first, last = data["at"]
     messages = [
         Message(m["start"], tuple((str(k), str(v)) for k, v in m["headers"]), m["body"])

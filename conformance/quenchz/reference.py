@@ -129,5 +129,6 @@ def _ready(process: subprocess.Popen[str], log: IO[str]) -> str:
         log.seek(0)
         tail = log.read()[-600:].strip()
         said = " ".join([*printed[-3:], tail]) or "nothing"
-        raise ServerStartError(f"the server was not ready within {START_SECONDS:g} s; it said: {said}")
+        how = f"was not ready within {START_SECONDS:g} s" if process.poll() is None else "ended before it was ready"
+        raise ServerStartError(f"the server {how}; it said: {said}")
     return found[0]

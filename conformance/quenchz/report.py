@@ -211,9 +211,9 @@ def proof(finding: Finding, replay: str = "") -> list[str]:
 
 
 def _wrapped(text: str, first: str, indent: int) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * indent, break_long_words=True) or [
-        first
-    ]
+    return textwrap.wrap(
+        printable(text), WIDTH, initial_indent=first, subsequent_indent=" " * indent, break_long_words=True
+    ) or [first]
 
 
 def printable(text: str) -> str:

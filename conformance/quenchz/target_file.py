@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -171,6 +172,8 @@ def _callers(data: Mapping[str, Any], path: Path) -> tuple[CallerSpec, ...]:
             raise TargetFileError(f"{path}: callers.{name} is {entry!r}; expected a table")
         table = _Table(members(entry), f"{path}: callers.{name}.", ("scopes", "reserve"))
         reserve = table.take("reserve", int, 0)
+        if reserve < 0:
+            raise TargetFileError(f"{path}: callers.{name}.reserve is {reserve}; expected 0 units or more")
         found.append(CallerSpec(name=name, scopes=table.strings("scopes"), reserve=reserve or None))
     return tuple(found)
 
@@ -187,8 +190,10 @@ def _budget(data: Mapping[str, Any], callers: Sequence[CallerSpec], where: str) 
     reserved = sum(caller.reserve or 0 for caller in callers)
     if reserved > budget:
         raise TargetFileError(f"{where}budget is {budget}; the callers' reserves add up to {reserved}")
-    if window <= 0 or budget < 1:
-        raise TargetFileError(f"{where}budget is {budget} per {window} s; both must be positive")
+    if not 0 < window < math.inf or budget < 1:
+        raise TargetFileError(
+            f"{where}budget is {budget} and {where}window_seconds is {window}; both must be positive and finite"
+        )
     return Budget(
         limiter=limiter,
         budget=budget,
@@ -240,12 +245,14 @@ def from_tokens_file(document: dict[str, Any], url: str, path: Path) -> Configur
     Raises:
         TargetFileError: a member does not fit.
     """
-    callers = tuple(
-        CallerSpec(name=name, scopes=tuple(caller.get("scopes", ())), reserve=caller.get("reserve") or None)
+    top = _Table(document, f"{path}: ", tuple(document))
+    described = {
+        name: {key: value for key, value in members(caller).items() if key in ("scopes", "reserve")}
         for name, caller in document["callers"].items()
-    )
+    }
+    callers = _callers(described, path)
     by_scopes = sorted(callers, key=lambda caller: len(caller.scopes))
-    budget = members(document.get("budget"))
+    budget = top.table("budget")
     known = ("limiter", "budget", "window_seconds", "free_methods", "refusal_status", "exclusive")
     shown = {key: budget[key] for key in known if key in budget}
     target = Target(
@@ -255,11 +262,10 @@ def from_tokens_file(document: dict[str, Any], url: str, path: Path) -> Configur
         narrow=by_scopes[0].name if len(by_scopes) > 1 else "",
         budget=_budget(shown, callers, f"{path}: budget."),
         observations=tuple(
-            _observation(entry, f"{path}: observations[{n}].")
-            for n, entry in enumerate(document.get("observations", []))
+            _observation(entry, f"{path}: observations[{n}].") for n, entry in enumerate(top.entries("observations"))
         ),
-        hidden=_hidden(document.get("hidden", {}), f"{path}: hidden."),
-        may_call=tuple(document.get("may_call", ())),
+        hidden=_hidden(top.table("hidden"), f"{path}: hidden."),
+        may_call=top.strings("may_call"),
     )
     return Configuration(url=checked_url(url, "URL"), target=target, source="tokens-file", tokens_file=path)
 

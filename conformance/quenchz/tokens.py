@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quenchz_spec.outcomes import UntestableError
-from quenchz_spec.shapes import members
+from quenchz_spec.shapes import items, members
 from quenchz_spec.vocabulary import OURS, SecondsFromNow, TokenRecipe
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ class FileSource:
             return "aud" in payload and payload["aud"] == json.loads(written) and not expired
         if TokenRecipe(caller=recipe.caller, claims=recipe.claims) == recipe and recipe.audience == OURS:
             values = [claim.value for claim in recipe.claims if claim.name == "exp"]
-            past = len(recipe.claims) == 1 and values and isinstance(values[0], SecondsFromNow)
+            past = (
+                len(recipe.claims) == 1 and values and isinstance(values[0], SecondsFromNow) and values[0].seconds < 0
+            )
             return bool(past and payload.get("aud") == self._resource and payload.get("exp", now) < now)
         return False
 
@@ -138,7 +140,7 @@ def read_tokens_file(path: Path) -> dict[str, Any]:
         raise TokensFileError(f"{path}: no such tokens file; `quenchz serve --tokens-file` writes one") from None
     except OSError as error:
         raise TokensFileError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TokensFileError(
             f"{path}: not JSON ({type(error).__name__}); expected spec/schemas/tokens-file.json"
         ) from None
@@ -157,4 +159,13 @@ def read_tokens_file(path: Path) -> dict[str, Any]:
         # The value is not shown: it could be a token in the wrong place.
         if not isinstance(members(caller).get("token"), str):
             raise TokensFileError(f"{path}: callers.{name}.token is missing or no string; expected a bearer token")
+        fresh = members(caller).get("fresh_tokens", [])
+        if not isinstance(fresh, list) or not all(isinstance(token, str) for token in items(fresh)):
+            raise TokensFileError(f"{path}: callers.{name}.fresh_tokens is no list of strings; expected bearer tokens")
+    bad_tokens = found.get("bad_tokens", {})
+    if not isinstance(bad_tokens, dict):
+        raise TokensFileError(f"{path}: bad_tokens is no object; expected bad tokens by name")
+    for name, bad in members(bad_tokens).items():
+        if not all(isinstance(members(bad).get(key), str) for key in ("caller", "token")):
+            raise TokensFileError(f"{path}: bad_tokens.{name} lacks a caller or a token; expected both as strings")
     return found

@@ -90,6 +90,8 @@ def difference(left: Exchange, right: Exchange, mask: Mask, names: tuple[str, st
         sides = (repr(": ".join(more)), "nothing") if len(ours) > len(theirs) else ("nothing", repr(": ".join(more)))
         return Difference(f"header {min(len(ours), len(theirs)) + 1}", min(len(ours), len(theirs)), *sides)
     bodies = [_body(exchange) for exchange in (left, right)]
+    if bodies[0] == bodies[1]:
+        return None  # before names are replaced: a constant text may hold one of them
     if names is not None and all(names):
         bodies = [
             body.replace(_escaped(name), "\N{FULL BLOCK}" * len(_escaped(name)))
@@ -105,7 +107,7 @@ def difference(left: Exchange, right: Exchange, mask: Mask, names: tuple[str, st
 
 
 def _escaped(name: str) -> str:
-    return name.encode().decode("latin-1")
+    return name.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def _headers(exchange: Exchange) -> dict[str, tuple[str, ...]]:

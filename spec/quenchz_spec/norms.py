@@ -12,18 +12,14 @@ MCP_IN_AUDIENCE = Norm(
     "MCP servers MUST only accept tokens specifically intended for themselves and MUST reject tokens that do not "
     "include them in the audience claim or otherwise verify that they are the intended recipient of the token.",
 )
-MCP_INVALID_401 = Norm(
-    "MCP 2026-07-28, basic/authorization, Token Handling",
-    "Invalid or expired tokens MUST receive a HTTP 401 response.",
+MCP_EVERY_REQUEST = Norm(
+    "MCP 2026-07-28, basic/authorization, Token Requirements",
+    "Note that authorization MUST be included in every HTTP request from client to server.",
 )
 MCP_UPPERCASE = Norm(
     "MCP 2026-07-28, basic/authorization, Canonical Server URI",
     "While the canonical form uses lowercase scheme and host components, implementations SHOULD accept uppercase "
     "scheme and host components for robustness and interoperability.",
-)
-MCP_EVERY_REQUEST = Norm(
-    "MCP 2026-07-28, basic/authorization, Token Requirements",
-    "Note that authorization MUST be included in every HTTP request from client to server.",
 )
 MCP_INSUFFICIENT_SCOPE = Norm(
     "MCP 2026-07-28, basic/authorization, Runtime Insufficient Scope Errors",
@@ -50,10 +46,6 @@ MCP_NO_DATA = Norm(
 MCP_UNKNOWN_RESOURCE = Norm(
     "MCP 2026-07-28, server/resources, Error Handling",
     "If the requested resource does not exist, servers MUST return a JSON-RPC error with code -32602 (Invalid Params).",
-)
-MCP_RATE_LIMIT = Norm(
-    "MCP 2026-07-28, server/tools, Security Considerations",
-    "Servers MUST: [...] Rate limit tool invocations",
 )
 MCP_OUTPUT_SCHEMA = Norm(
     "MCP 2026-07-28, server/tools, Output Schema",

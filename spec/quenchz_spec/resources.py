@@ -68,18 +68,19 @@ class Uri:
             Edit.HOST_SUFFIX: f"{origin}{text}{tail}",
             Edit.HOST_PREFIX: f"{parts.scheme}://{text}{host}{tail}",
             Edit.SIBLING: f"{origin}{text}",
-            Edit.ORIGIN: origin,
+            Edit.ORIGIN: resource if path in ("", "/") else origin,
             Edit.PARENT: urlunsplit((parts.scheme, host, path.rsplit("/", 1)[0] or "", "", "")),
             Edit.UPPER_HOST: f"{parts.scheme}://{host.upper()}{tail}",
             Edit.UPPER_SCHEME: f"{parts.scheme.upper()}://{host}{tail}",
             Edit.UPPER_PATH: f"{origin}{path.upper()}",
             Edit.SLASH: resource.rstrip("/") if resource.endswith("/") else resource + "/",
-            Edit.DEFAULT_PORT: f"{origin}{default_port}{tail}",
+            Edit.DEFAULT_PORT: f"{origin}{default_port}{tail}" if parts.port is None else resource,
             Edit.OTHER_PORT: f"{parts.scheme}://{parts.hostname}:{text}{tail}",
             Edit.OTHER_SCHEME: f"{text}://{host}{tail}",
             Edit.USERINFO: f"{parts.scheme}://{text}@{host}{tail}",
             Edit.DOT_SEGMENT: f"{origin}/x/..{tail}",
             Edit.PERCENT: f"{origin}{path[:1]}%{ord(path[1]):02X}{path[2:]}" if len(path) > 1 else f"{origin}/%2E",
-            Edit.CUT: resource[:-1],
+            # A trailing slash alone would make it a respelling.
+            Edit.CUT: resource.rstrip("/")[:-1],
         }
         return writings[self.edit]

@@ -18,6 +18,7 @@ from quenchz_spec.resources import Edit
 from quenchz_spec.shapes import members
 from quenchz_spec.strategies.audiences import (
     LISTS_WITH_US,
+    OTHER,
     OTHER_RESOURCES,
     OTHER_SERVER,
     RESPELLINGS,
@@ -194,7 +195,7 @@ def test_a_token_outside_its_lifetime_reaches_nothing(subject: Subject, row: Cla
             "the trusted key under another issuer's name",
             TokenRecipe(caller="", claims=(Claim("iss", "https://stranger.example"),)),
         ),
-        "slash": Row(
+        "absent": Row(
             "the trusted key under no issuer's name",
             TokenRecipe(caller="", without=("iss",)),
         ),
@@ -306,7 +307,9 @@ def test_a_request_without_credentials_is_challenged_without_a_code(subject: Sub
     """A client that sent no token did not send a bad one."""
     answer = the_refusal(subject, row)
     challenge = bearer(answer)
-    code = challenge.parameters.get("error") if challenge else None
+    if challenge is None:
+        raise ControlError("the refusal carries a Bearer challenge", answer.words)
+    code = challenge.parameters.get("error")
     if code is not None:
         raise ViolationError(
             held="no credentials.",
@@ -336,6 +339,25 @@ EVERY_REQUEST = {
 }
 
 
+def the_gate_refuses(subject: Subject, row: tuple[str, str], bad: TokenRecipe | None, held: str) -> None:
+    """Show that a request passes the gate with a good token, and state that it gets 401 with `bad` or none."""
+    verb, method = row
+    caller = subject.target.broad
+    params: dict[str, Any] = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
+    # A server that has died answers everything alike, which is no sign that it looked at a token.
+    control_admitted(subject.ask(Ask(method="tools/list", token=subject.token(caller)), Role.CONTROL), ADMITTED)
+    # DELETE ends a session, so the probe has one to itself, which it must not be able to end.
+    session = f"{caller}/{verb}" if verb != "POST" else caller
+    answers = {
+        role: subject.ask(Ask(method=method, params=params, token=token, verb=verb, session=session), role)
+        for role, token in ((Role.PROBE, bad), (Role.CONTROL, subject.token(caller)))
+    }
+    control_past_the_gate(answers[Role.CONTROL], f"{verb} {method} with a token for this resource passes the gate")
+    if {answer.status for answer in answers.values()} == {405}:
+        raise NotDeclaredError(f"the HTTP method {verb}")  # nobody reaches anything by it, whatever the token
+    refused(answers[Role.PROBE], held)
+
+
 @requirement(
     "QZ-AUD-11",
     level=Level.MUST,
@@ -348,17 +370,21 @@ EVERY_REQUEST = {
 )
 def test_the_audience_is_checked_on_every_request(subject: Subject, row: tuple[str, str]) -> None:
     """Also in the middle of a session that a good token opened."""
-    verb, method = row
     caller = subject.target.broad
-    params: dict[str, Any] = {"name": "quenchz_no_such_tool", "arguments": {}} if method == "tools/call" else {}
     foreign = TokenRecipe(caller=caller, audience=OTHER_SERVER)
-    # DELETE ends a session, so the probe has one to itself, which it must not be able to end.
-    session = f"{caller}/{verb}" if verb != "POST" else caller
-    answers = {
-        role: subject.ask(Ask(method=method, params=params, token=token, verb=verb, session=session), role)
-        for role, token in ((Role.PROBE, foreign), (Role.CONTROL, subject.token(caller)))
-    }
-    control_past_the_gate(answers[Role.CONTROL], f"{verb} {method} with a token for this resource passes the gate")
-    if {answer.status for answer in answers.values()} == {405}:
-        raise NotDeclaredError(f"the HTTP method {verb}")  # nobody reaches anything by it, whatever the token
-    refused(answers[Role.PROBE], f"a token of {caller} for https://other.example/mcp.")
+    the_gate_refuses(subject, row, foreign, f"a token of {caller} for {OTHER.text}.")
+
+
+@requirement(
+    "QZ-AUD-12",
+    level=Level.MUST,
+    claim="A request without credentials reaches nothing, whatever it asks and in whichever session.",
+    norm=norms.MCP_EVERY_REQUEST,
+    cost="None: discovery of the authorization server needs no token and stands elsewhere.",
+    control="the same request with a token for this resource is let past authentication",
+    rows=EVERY_REQUEST,
+    drawn=st.sampled_from([row.value for row in EVERY_REQUEST.values()]),
+)
+def test_a_request_without_credentials_reaches_nothing(subject: Subject, row: tuple[str, str]) -> None:
+    """A session id is no credential."""
+    the_gate_refuses(subject, row, None, "no credentials.")

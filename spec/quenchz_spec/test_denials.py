@@ -6,6 +6,7 @@ alphabet, same arguments, same framing) and compares the two answers byte for by
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from quenchz_spec.schemas import accepts_anything, arguments_for, only_reads, va
 from quenchz_spec.shapes import items, members
 from quenchz_spec.strategies.denials import ArgumentsForm, Denial, denials, rows
 from quenchz_spec.subject import KINDS, Subject
-from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
+from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,7 +207,7 @@ def test_a_hidden_prompt_is_answered_as_a_nonexistent_one(subject: Subject, row:
     cost=COST,
     control=CONTROL,
     rows={
-        f"{kind}, {name}": Row(row.words, (kind, row.value), row.must, row.quenchz)
+        f"{kind}, {name}": Row(f"{kind.replace('_', ' ')}: {row.words}", (kind, row.value), row.must, row.quenchz)
         for kind in ("resources", "resource_templates")
         for name, row in rows(1, ArgumentsForm.NONE).items()
     },
@@ -233,13 +234,13 @@ def test_a_hidden_thing_is_on_no_page(subject: Subject, row: str) -> None:
     declared = {name for kind, name in target.hidden if kind == row}
     if not declared:
         raise NotDeclaredError(f"names of hidden {row.replace('_', ' ')} in its target file")
-    method, member, key = LISTINGS[row]
+    method = LISTINGS[row][0]
     seen = {caller: list(_pages(subject, caller, row)) for caller in (target.broad, target.narrow)}
-    if not declared <= set(subject.catalogue.names(target.broad, row)):
+    seen[target.narrow] += _pages(subject, target.narrow, row)
+    if not declared <= {name for page in seen[target.broad] for name in _listed(page, row)}:
         raise ControlError(f"{target.broad} lists {sorted(declared)}", "a listing without them")
     for page in seen[target.narrow]:
-        listed = {str(members(entry).get(key)) for entry in items((page.result or {}).get(member))}
-        if leaked := sorted(listed & declared):
+        if leaked := sorted(_listed(page, row) & declared):
             raise ViolationError(
                 held=f"a token of {target.narrow}, from which the target hides {sorted(declared)}.",
                 sent=f"{page.ask.words}.",
@@ -249,26 +250,32 @@ def test_a_hidden_thing_is_on_no_page(subject: Subject, row: str) -> None:
             )
 
 
+def _listed(page: Exchange, kind: str) -> set[str]:
+    _, member, key = LISTINGS[kind]
+    return {str(members(entry).get(key)) for entry in items((page.result or {}).get(member))}
+
+
 def _pages(subject: Subject, caller: str, kind: str) -> Iterator[Exchange]:
     cursor: object = None
     for number in range(50):
         params = {"cursor": cursor} if number else {}
         role = Role.PROBE if caller == subject.target.narrow else Role.CONTROL
         page = subject.ask(Ask(method=LISTINGS[kind][0], params=params, token=subject.token(caller)), role)
-        if page.result is None:
+        if not isinstance((page.result or {}).get(LISTINGS[kind][1]), list):
             raise ControlError(f"{caller} lists {kind}", page.words)
         yield page
-        cursor = page.result.get("nextCursor")
+        cursor = (page.result or {}).get("nextCursor")
         if not isinstance(cursor, str):
             return
 
 
 SILENT = {
-    "discovery": Row("discovery and initialization", "discovery"),
-    "listings": Row("every listing", "listings"),
-    "denials": Row("denials of invented names", "denials"),
-    "errors": Row("errors about other things", "errors"),
-    "refusals": Row("refusals and the metadata they point to", "refusals"),
+    "discovery": Row("discovery and initialization", "discovery", "either", "silent"),
+    "listings": Row("every listing", "listings", "either", "silent"),
+    "denials": Row("denials of invented names", "denials", "either", "silent"),
+    "results": Row("results of granted things", "results", "either", "silent"),
+    "errors": Row("errors about other things", "errors", "either", "silent"),
+    "refusals": Row("refusals and the metadata they point to", "refusals", "either", "silent"),
 }
 
 
@@ -285,12 +292,13 @@ SILENT = {
 def test_no_hidden_name_is_received(subject: Subject, row: str) -> None:
     """Names that are ordinary words are matched only as whole JSON strings."""
     target = subject.target
-    names = [
-        concrete(kind, name)
+    hidden = [
+        (kind, name)
         for kind in KINDS
         for name in subject.catalogue.hidden(target, kind)
         if name in subject.catalogue.names(target.broad, kind)
     ]
+    names = list(dict.fromkeys(written for kind, name in hidden for written in (name, concrete(kind, name))))
     if not names:
         raise NotDeclaredError("any hidden thing that the broad caller lists")
     token = subject.token(target.narrow)
@@ -321,6 +329,8 @@ def _received(subject: Subject, row: str, token: TokenRecipe) -> Iterator[Exchan
                 name = invented(concrete(kind, like), 41, all_names(subject.catalogue, kind))
                 method, params = use(kind, name)
                 asks.append(Ask(method=method, params=params, token=token))
+    elif row == "results":
+        asks = _granted_uses(subject, token)
     elif row == "errors":
         asks = [
             Ask(method="no/such/method", token=token),
@@ -334,6 +344,18 @@ def _received(subject: Subject, row: str, token: TokenRecipe) -> Iterator[Exchan
         if exchange.status >= 500:
             raise ControlError(f"{ask.words} is answered", exchange.words)
         yield exchange
+
+
+def _granted_uses(subject: Subject, token: TokenRecipe) -> list[Ask]:
+    """Return requests for what the narrow caller may use without doing anything: prompts and resources."""
+    asks: list[Ask] = []
+    for kind in ("prompts", "resources", "resource_templates"):
+        for name in subject.catalogue.granted(subject.target, kind):
+            listed = items(subject.catalogue.entry(subject.target.narrow, kind, name).get("arguments"))
+            arguments = {str(members(argument).get("name")): "USD" for argument in listed}
+            method, params = use(kind, concrete(kind, name), arguments)
+            asks.append(Ask(method=method, params=params, token=token))
+    return asks
 
 
 def _refusals(subject: Subject, token: TokenRecipe) -> Iterator[Exchange]:
@@ -355,7 +377,9 @@ def _named(exchange: Exchange, name: str) -> str | None:
     """Return where `name` stands in an answer, or None."""
     ordinary = re.fullmatch(r"[a-z]+", name) is not None
     pattern = re.compile(re.escape(f'"{name}"' if ordinary else name))
-    if pattern.search(exchange.response.body):
+    # A name may also be written with JSON escapes, which a reader undoes.
+    message = parse_json(exchange.response.body.encode("latin-1")) if "\\" in exchange.response.body else None
+    if pattern.search(exchange.response.body) or pattern.search(json.dumps(message, ensure_ascii=False)):
         return "the body"
     found = next((key for key, value in exchange.response.headers if not ordinary and pattern.search(value)), None)
     return None if found is None else f"the header {found}"

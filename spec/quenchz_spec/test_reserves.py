@@ -139,6 +139,19 @@ class Ledger:
                 raise ControlError("a charged call is admitted or refused for lack of budget", call.exchange.words)
         return [call for call in calls if not self.refused(call.exchange)]
 
+    def works(self, call: Call) -> None:
+        """The control of every count: the call is answered as a call of its sort, not just with no budget refusal.
+
+        Raises:
+            ControlError: a granted call brings no tool result, or a denied one no error.
+        """
+        result = call.exchange.result or {}
+        served = isinstance(result.get("content"), list) and result.get("isError") is not True
+        denied = call.exchange.error_code is not None or result.get("isError") is True
+        wanted = {What.GRANTED: served, What.INVALID: served or denied}.get(call.what, denied)
+        if not wanted:
+            raise ControlError(f"{call.what.value} on an untouched budget is answered as such", call.exchange.words)
+
     def in_one_window(self, calls: Sequence[Call]) -> None:
         """Void the example unless all calls surely lie in one window: only then is a count exact."""
         if calls and not fits([call.at for call in calls], self.budget.window):
@@ -153,6 +166,7 @@ class Ledger:
         self.subject.fresh_budget()
         made = self.burst(caller, Role.CONTROL)
         self.in_one_window(made)
+        self.works(made[0])
         count = len(self.admitted(made))
         if count != self.most(caller):
             raise ControlError(
@@ -173,8 +187,8 @@ class Ledger:
             times = step.reserves * (caller.reserve or 0) + step.pools * self.budget.pool + step.more
             for _ in range(times):
                 made.append(self.call(caller, step.what, Role.PROBE if made else Role.CONTROL))
-        if made and self.refused(made[0].exchange):
-            raise ControlError("the first call on an untouched budget is admitted", made[0].exchange.words)
+        if made:
+            self.works(made[0])
         return made
 
 
@@ -289,6 +303,10 @@ def test_a_caller_within_its_reserve_is_admitted(subject: Subject, row: tuple[St
     ledger = Ledger(subject)
     made = ledger.perform(row)
     admitted = ledger.admitted(made)
+    asked = {caller: sum(call.caller == caller for call in made) for caller in ledger.callers}
+    together = fits([call.at for call in made], ledger.budget.window)
+    if together and len(admitted) == len(made) and any(n > ledger.most(caller) for caller, n in asked.items()):
+        raise ControlError("a flood spends the pool", f"{len(made)} admissions and no budget refusal")
     for call in made:
         if not ledger.refused(call.exchange):
             continue
@@ -328,8 +346,7 @@ def test_a_burst_stops_where_the_arithmetic_says(subject: Subject, row: tuple[in
     first = ledger.burst(loud, first=Role.CONTROL)
     second = ledger.burst(quiet)
     ledger.in_one_window([*first, *second])
-    if ledger.refused(first[0].exchange):
-        raise ControlError("the first call on an untouched budget is admitted", first[0].exchange.words)
+    ledger.works(first[0])
     counts = len(ledger.admitted(first)), len(ledger.admitted(second))
     most, least = ledger.most(loud), loud.reserve or 0
     exact = ledger.budget.exclusive
@@ -573,6 +590,8 @@ def test_others_do_not_show_within_a_reserve(subject: Subject, row: What) -> Non
             raise ControlError("calls within the reserve are admitted", "a budget refusal")
     # What differs between two quiet runs, position by position, is the server's own noise and not the others' traffic.
     alone = quiet[0]
+    for call in alone:
+        ledger.works(call)
     pairs = [(one.exchange, two.exchange, ("", "")) for one, two in zip(*quiet, strict=True)]
     mask, unmaskable = learn(pairs, subject.target.mask_headers)
     if unmaskable is not None:
@@ -582,6 +601,8 @@ def test_others_do_not_show_within_a_reserve(subject: Subject, row: What) -> Non
         )
     subject.fresh_budget()
     flood = ledger.burst(other)
+    if not any(ledger.refused(call.exchange) for call in flood):
+        raise ControlError("the flood spends the pool", f"{len(flood)} admissions and no budget refusal")
     crowded = [ledger.call(caller, row) for _ in range(caller.reserve or 0)]
     for one_alone, one_crowded in zip(alone, crowded, strict=True):
         found = difference(one_alone.exchange, one_crowded.exchange, mask)

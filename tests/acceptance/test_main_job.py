@@ -1,4 +1,4 @@
-"""The main job: the reference server is judged on both wires, the recording is judged again, and no secret is written."""
+"""The main job: the reference server is judged on both wires, the recording judged again, and no secret written."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+
 from quenchz.cli import main
 from quenchz.mint import Mint
 from support.judging import WIRES, Judged, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from pathlib import Path
 
 
@@ -35,7 +35,7 @@ class Run:
 
 
 @pytest.fixture(scope="module", params=WIRES)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Run, None, None]:
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run at the default profile, with its history, on one wire."""
     folder = tmp_path_factory.mktemp("main-job")
     tokens: list[str] = []
@@ -49,7 +49,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         patch.setattr(Mint, "mint", minting)
         history = folder / "history.jsonl"
         found = judge(folder, "--reference", "--protocol", request.param, "--seed", "1", "--history", str(history))
-    yield Run(found, folder, tokens)
+    return Run(found, folder, tokens)
 
 
 def test_the_reference_server_passes_every_requirement(run: Run) -> None:
@@ -84,12 +84,12 @@ def test_one_changed_byte_of_a_hidden_denial_fails_that_id(run: Run, name: str, 
     for line in run.history.read_text(encoding="utf-8").splitlines():
         data = json.loads(line)
         ask = data.get("ask", {})
-        if not changed and data.get("channel") == name and data["kind"] == "exchange":
-            if ask["method"] == method and ask["params"].get("name") == hidden and data["role"] == "probe":
-                body = data["response"]["body"]
-                at = body.index('"message":"') + len('"message":"')
-                data["response"]["body"] = body[:at] + chr(ord(body[at]) ^ 1) + body[at + 1 :]
-                changed += 1
+        is_probe = data.get("channel") == name and data.get("role") == "probe" and ask["method"] == method
+        if not changed and is_probe and ask["params"].get("name") == hidden:
+            body = data["response"]["body"]
+            at = body.index('"message":"') + len('"message":"')
+            data["response"]["body"] = body[:at] + chr(ord(body[at]) ^ 1) + body[at + 1 :]
+            changed += 1
         lines.append(json.dumps(data))
     assert changed == 1
     forged = run.folder / f"{name}.jsonl"

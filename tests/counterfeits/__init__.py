@@ -22,7 +22,8 @@ App = Any
 class Counterfeit:
     """One fault: what a developer forgot, the ids that must fail, and the first row of the first id that shows it.
 
-    `alter` replaces parts of the server, `wrap` wraps its ASGI application.
+    `alter` replaces parts of the server, `wrap` wraps its ASGI application. `wire` names the one protocol revision on
+    which the fault shows, if it does not show on both.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Counterfeit:
     row: str
     alter: Callable[[Parts], Parts]
     wrap: Callable[[App], App]
+    wire: str = ""
 
     @property
     def invariant(self) -> str:
@@ -43,7 +45,7 @@ _COUNTERFEITS: dict[str, Counterfeit] = {}
 F = TypeVar("F", bound="Callable[[Any], Any]")
 
 
-def counterfeit(*ids: str, row: str, wraps: bool = False) -> Callable[[F], F]:
+def counterfeit(*ids: str, row: str, wraps: bool = False, wire: str = "") -> Callable[[F], F]:
     """Register a function as a counterfeit named after it; its docstring states the fault.
 
     It gets the `Parts` of the server and returns changed ones, or with `wraps` the ASGI application.
@@ -60,6 +62,7 @@ def counterfeit(*ids: str, row: str, wraps: bool = False) -> Callable[[F], F]:
             row=row,
             alter=(lambda parts: parts) if wraps else function,
             wrap=function if wraps else (lambda app: app),
+            wire=wire,
         )
         return function
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from quenchz_reference.__main__ import main
-
 from counterfeits import counterfeits
+from quenchz_reference.__main__ import main
 
 if len(sys.argv) < 2 or sys.argv[1] not in counterfeits():
     sys.exit(f"usage: python -m counterfeits NAME OPTIONS; NAME is one of {', '.join(sorted(counterfeits()))}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from counterfeits import counterfeit
+from counterfeits.asgi import asked, heading, presented
 from quenchz_reference.audience import Audience, TokenRefusedError, Verified, _date, _object
 from quenchz_reference.options import DEFAULT_RESOURCE
 from quenchz_reference.parts import Parts, recast
@@ -442,7 +441,7 @@ def keeps_keys_by_key_id(parts: Parts) -> Parts:
     return replace(parts, trust=trust, audience=replace(parts.audience, trust=trust))
 
 
-@counterfeit("QZ-AUD-7", row="slash")
+@counterfeit("QZ-AUD-7", row="absent")
 def takes_an_absent_issuer_for_the_usual_one(parts: Parts) -> Parts:
     """A token without an issuer is verified as one of the first that is trusted."""
 
@@ -471,30 +470,6 @@ def remembers_callers_by_subject(parts: Parts) -> Parts:
 
 
 # --- status and challenge -------------------------------------------------------------------------------------------
-
-
-def presented(scope: Scope) -> tuple[bytes, Claims] | None:
-    """Return the token that a request presents and its claims, nothing of it verified, or None if there is none."""
-    credentials = dict(scope["headers"]).get(b"authorization", b"")
-    token = credentials.partition(b" ")[2]
-    if not token:
-        return None
-    payload = token.split(b".")[1]
-    return token, json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
-
-
-def heading(app: ASGIApp, change: Callable[[Scope, Message], None]) -> ASGIApp:
-    """Change the status and the headers of every answer."""
-
-    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                change(scope, message)
-            await send(message)
-
-        await app(scope, receive, sending)
-
-    return wrapped
 
 
 def forbidding(app: ASGIApp, applies: Callable[[Claims], bool]) -> ASGIApp:
@@ -590,17 +565,6 @@ def names_an_error_without_credentials(app: ASGIApp) -> ASGIApp:
 # --- where it is not checked ----------------------------------------------------------------------------------------
 
 
-async def asked(scope: Scope, receive: Receive) -> tuple[Claims, Receive]:
-    """Return the JSON-RPC message of a request, and a channel that hands its body out again."""
-    body = await Request(scope, receive).body() if scope["type"] == "http" and scope["method"] == "POST" else b""
-    first = iter([{"type": "http.request", "body": body, "more_body": False}] if body else [])
-
-    async def again() -> Message:
-        return next(first, None) or await receive()
-
-    return json.loads(body or b"{}"), again
-
-
 def unchecked(app: ASGIApp, applies: Callable[[str, str], bool]) -> ASGIApp:
     """Check no audience on the HTTP methods and JSON-RPC methods that `applies` holds for.
 
@@ -671,13 +635,47 @@ def leaves_unknown_methods_open(app: ASGIApp) -> ASGIApp:
     return unchecked(app, lambda verb, method: verb == "POST" and not method.startswith(known))
 
 
-@counterfeit("QZ-AUD-11", row="GET", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-12", row="GET", wraps=True)
 def shows_a_page_to_browsers(app: ASGIApp) -> ASGIApp:
     """A GET of the endpoint is answered by a page, before anybody is asked for a token."""
     return fronting(app, "GET", Response("This is an MCP server."))
 
 
-@counterfeit("QZ-AUD-11", row="DELETE", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-12", row="DELETE", wraps=True)
 def acknowledges_every_deletion(app: ASGIApp) -> ASGIApp:
     """The end of a session is acknowledged, whoever asks for it."""
     return fronting(app, "DELETE", Response(status_code=204))
+
+
+def guesting(app: ASGIApp, applies: Callable[[Scope, str], bool]) -> ASGIApp:
+    """Serve requests without credentials that `applies` holds for as those of whoever was last let in."""
+    shown: list[bytes] = []
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        message, receive = await asked(scope, receive)
+        found = presented(scope) if scope["type"] == "http" else None
+        if found is not None and found[1].get("aud") == DEFAULT_RESOURCE:
+            shown[:] = [found[0]]
+        elif found is None and shown and scope["path"] == "/mcp" and applies(scope, message.get("method", "")):
+            scope = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + shown[0])]}
+        await app(scope, receive, send)
+
+    return wrapped
+
+
+@counterfeit("QZ-AUD-12", row="POST initialize", wraps=True)
+def takes_no_token_for_a_trusted_caller(app: ASGIApp) -> ASGIApp:
+    """A request without credentials is served; a bad token is refused."""
+    return guesting(app, lambda _scope, _method: True)
+
+
+@counterfeit("QZ-AUD-12", row="POST ping", wraps=True)
+def answers_health_checks_of_anybody(app: ASGIApp) -> ASGIApp:
+    """A ping needs no token."""
+    return guesting(app, lambda _, method: method == "ping")
+
+
+@counterfeit("QZ-AUD-12", row="POST server/discover", wraps=True, wire="2025-11-25")
+def takes_a_session_id_for_a_credential(app: ASGIApp) -> ASGIApp:
+    """Whoever names an open session needs no token."""
+    return guesting(app, lambda scope, _: any(key == b"mcp-session-id" for key, _value in scope["headers"]))

@@ -10,7 +10,7 @@ from mcp_types import INVALID_PARAMS, Prompt, Resource, ResourceTemplate, Tool
 from starlette.responses import JSONResponse
 
 from counterfeits import counterfeit
-from counterfeits.audience import asked, heading, presented
+from counterfeits.asgi import asked, heading, presented
 from quenchz_reference.scopes import ADMIN, READ, Access, D, Entry
 from quenchz_reference.service import InvalidInputError
 
@@ -348,3 +348,20 @@ def calls_tools_public(app: ASGIApp) -> ASGIApp:
 def lets_proxies_keep_resource_listings(app: ASGIApp) -> ASGIApp:
     """The listing of resources is private as MCP has it, and public as HTTP has it."""
     return cached_by_proxies(app, "resources/list")
+
+
+@counterfeit("QZ-DEN-1", row="2, valid", wire="2026-07-28")
+def schema_lookup_ignores_caller(parts: Parts) -> Parts:
+    """Headers that mirror arguments are checked against the schema of any tool, before anybody asks who calls."""
+
+    class Mirrored(Access):
+        def input_schema(self, caller: Caller, table: Mapping[str, Entry[Tool]], name: str) -> Mapping[str, Any] | None:
+            entry = table.get(name)
+            return None if entry is None else entry.definition.input_schema
+
+    hidden = parts.catalogue.tools["refresh_cache"]
+    reason = {"type": "string", "x-mcp-header": "Reason"}
+    schema = {**hidden.definition.input_schema, "properties": {"reason": reason}}
+    definition = hidden.definition.model_copy(update={"input_schema": schema})
+    tools = {**parts.catalogue.tools, "refresh_cache": replace(hidden, definition=definition)}
+    return replace(parts, access=Mirrored(), catalogue=replace(parts.catalogue, tools=tools))

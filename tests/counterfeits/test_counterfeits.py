@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from quenchz_spec.requirement import law
-from support.judging import WIRES, judge_module
 
 from counterfeits import counterfeits
+from quenchz_spec.requirement import law
+from support.judging import WIRES, judge_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +40,19 @@ def test_every_counterfeit_names_a_row_of_its_first_id() -> None:
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_a_counterfeit_fails_what_it_declares(name: str, tmp_path: Path) -> None:
     fake = ALL[name]
-    wire = WIRES[sorted(ALL).index(name) % 2]
-    options = ("--invariant", fake.invariant, "--protocol", wire, "--level", "should", "--profile", "smoke", "--seed", "1")
+    wire = fake.wire or WIRES[sorted(ALL).index(name) % 2]
+    options = (
+        "--invariant",
+        fake.invariant,
+        "--protocol",
+        wire,
+        "--level",
+        "should",
+        "--profile",
+        "smoke",
+        "--seed",
+        "1",
+    )
     judged = judge_module(tmp_path, "counterfeits", name, *options)
     first = min(fake.ids, key=lambda i: int(i.rsplit("-", 1)[1]))
     assert judged.ids("fail", "warn") == {i for i in fake.ids if fake.invariant[:3] == _word(i)[:3]}

@@ -6,8 +6,9 @@ import re
 import tomllib
 from typing import TYPE_CHECKING
 
-import documents
 import pytest
+
+import documents
 from quenchz_spec.requirement import LAW, law
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def test_the_quiet_caller_gets_its_reserve_only_from_the_reserve_ledger() -> Non
 def test_every_link_of_a_document_leads_somewhere() -> None:
     found: list[Path] = []
     for document in sorted(documents.ROOT.glob("*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
-            found.append(document.parent / target)
+        targets = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))
+        found += [document.parent / target for target in targets]
     assert found
     assert [str(path) for path in found if not path.exists()] == []
 
@@ -53,4 +54,6 @@ def test_the_readme_names_every_exit_code() -> None:
     from quenchz.verdicts import Exit
 
     text = (documents.ROOT / "README.md").read_text(encoding="utf-8")
-    assert [int(code) for code in re.findall(r"^\| (\d) \| ", text, re.MULTILINE)] == [int(code) for code in sorted(Exit)]
+    assert [int(code) for code in re.findall(r"^\| (\d) \| ", text, re.MULTILINE)] == [
+        int(code) for code in sorted(Exit)
+    ]

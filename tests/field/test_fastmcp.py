@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+
 from field.fastmcp import environment
 from field.fastmcp.run import start
 from support.judging import WIRES, Judged, judge
@@ -59,9 +60,7 @@ def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     issuer = f"http://127.0.0.1:{port}"
     with start(issuer, f"{issuer}/jwks.json", RESOURCE) as url:
         target = folder / "quenchz.toml"
-        target.write_text(
-            TARGET.format(wire=request.param, url=url, resource=RESOURCE, port=port), encoding="utf-8"
-        )
+        target.write_text(TARGET.format(wire=request.param, url=url, resource=RESOURCE, port=port), encoding="utf-8")
         return judge(folder, "--target", str(target), "--seed", "1", "--level", "should")
 
 

@@ -49,6 +49,8 @@ OTHER_RESOURCES = {
     "path in capitals": Row("our path in capitals", one(Edit.UPPER_PATH)),
     "leading space": Row("our URI after a space", one(Edit.PREFIX, " ")),
     "trailing newline": Row("our URI before a newline", one(Edit.SUFFIX, "\n")),
+    "wildcard": Row("a wildcard", one(Edit.LITERAL, "*")),
+    "everything below our origin": Row("a wildcard for our origin", one(Edit.SIBLING, "/*")),
     "two in one string": Row("our URI and another in one string", one(Edit.SUFFIX, " https://other.example/mcp")),
 }
 """Resources that are not ours by any reading of RFC 3986 §6.2."""
