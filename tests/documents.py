@@ -7,7 +7,9 @@ region and every wholly generated file with what is computed here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import io
 import os
 import re
 import sys
@@ -125,7 +127,8 @@ def region_failure() -> str:
     os.environ["PYTHONPATH"] = str(ROOT / "tests")
     with tempfile.TemporaryDirectory() as folder:
         options = ("--id", "QZ-AUD-4", "--profile", "smoke", "--seed", "1", "--protocol", "2026-07-28")
-        found = judge_module(Path(folder), "counterfeits", FAILURE, *options).finding("QZ-AUD-4")
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = judge_module(Path(folder), "counterfeits", FAILURE, *options).finding("QZ-AUD-4")
     requirement = next(r for r in law() if r.id == found["id"])
     finding = Finding(
         requirement=requirement,
@@ -260,11 +263,12 @@ def documents() -> dict[str, str]:
 def main() -> int:
     """Compare, or write with --write."""
     write = "--write" in sys.argv[1:]
-    stale = [n for n, text in documents().items() if not (ROOT / n).exists() or (ROOT / n).read_text("utf-8") != text]
+    made = documents()
+    stale = [n for n, text in made.items() if not (ROOT / n).exists() or (ROOT / n).read_text("utf-8") != text]
     for name in stale:
         print(f"{name}: {'written' if write else 'differs; run make docs'}")
         if write:
-            (ROOT / name).write_text(documents()[name], encoding="utf-8")
+            (ROOT / name).write_text(made[name], encoding="utf-8")
     return 0 if write or not stale else 1
 
 

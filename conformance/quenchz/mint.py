@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _SHA256 = ec.ECDSA(hashes.SHA256())
 _SHORTEST_SECRET = 12  # characters; shorter pieces of base64url are found in innocent text
 _RUN = re.compile(rb"[A-Za-z0-9_-]{12,}")  # where a piece of a token can be
+# A body with every character of base64url written as "a" and all else as a space: how long its runs are, at a glance.
+_SHAPE = bytes(ord("a") if re.match(rb"[A-Za-z0-9_-]", bytes([byte])) else ord(" ") for byte in range(256))
 
 
 class UnknownIssuerError(ValueError):
@@ -193,11 +195,17 @@ class _Generation:
     def __init__(self) -> None:
         self.tokens = 0
         self.pieces: set[bytes] = set()
+        self.shortest = 0  # bytes of the shortest piece; 0 while there is none
         self.lengths: dict[bytes, set[int]] = {}  # the first characters of pieces -> the lengths of those pieces
 
     def add(self, piece: bytes) -> None:
         self.pieces.add(piece)
         self.lengths.setdefault(piece[:_SHORTEST_SECRET], set()).add(len(piece))
+        self.shortest = min(self.shortest or len(piece), len(piece))
+
+    def may_be_in(self, shape: bytes) -> bool:
+        """Whether a body of this shape has a run as long as a piece; most have none, and are not searched then."""
+        return self.shortest > 0 and b"a" * self.shortest in shape
 
     def spans(self, run: bytes) -> list[tuple[int, int]]:
         """Return where in `run` the pieces stand; one step for each character, however many tokens there are."""
@@ -239,9 +247,11 @@ class Redactor:
         The length stays, so that positions in a comparison of bytes stay.
         """
         blotted: bytearray | None = None
+        shape = body.translate(_SHAPE)
         with self._lock:
-            for match in _RUN.finditer(body):
-                for generation in (self._young, self._old):
+            generations = [generation for generation in (self._young, self._old) if generation.may_be_in(shape)]
+            for match in _RUN.finditer(body) if generations else ():
+                for generation in generations:
                     for start, end in generation.spans(match.group()):
                         blotted = bytearray(body) if blotted is None else blotted
                         blotted[match.start() + start : match.start() + end] = b"*" * (end - start)

@@ -49,6 +49,9 @@ def build_app(parts: Parts) -> ASGIApp:
         on_completion=handlers.complete,
         on_subscriptions_listen=handlers.listen,
     )
+    # By default its one member opens a tracing span that bears the name which was asked for. That name is the caller's
+    # own text and may be anything, even a token; and nobody collects spans here.
+    server.middleware.clear()
     manager = StreamableHTTPSessionManager(
         server, json_response=parts.options.framing == "json", security_settings=_loopback_only(parts.address)
     )

@@ -4,10 +4,12 @@ Listing and dispatch ask the same question (`Access.may`), and every lookup by n
 refusal is a constant that repeats nothing of what was asked.
 """
 
+import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, NoReturn, TypeVar
 
 from mcp import MCPError
@@ -41,6 +43,11 @@ class Entry(Generic[D]):
     scope: str
     definition: D
     perform: Perform
+
+    @cached_property
+    def mirrors_arguments(self) -> bool:
+        """Whether the input schema of a tool asks for arguments to be mirrored in headers (`x-mcp-header`)."""
+        return isinstance(self.definition, Tool) and "x-mcp-header" in json.dumps(self.definition.input_schema)
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,10 @@ class Access:
         """The schema against which the headers that mirror arguments are checked, or None if there is nothing to check.
 
         The SDK asks before any handler runs. Answered for a tool that is not granted, its complaint about a header
-        would tell that the tool exists.
+        would tell that the tool exists. It walks what it is given twice on every call, a twentieth of what a call
+        costs, so a schema in which there is nothing to find is not given.
         """
         entry = table.get(name)
-        return entry.definition.input_schema if entry is not None and self.may(caller, entry) else None
+        if entry is None or not entry.mirrors_arguments or not self.may(caller, entry):
+            return None
+        return entry.definition.input_schema

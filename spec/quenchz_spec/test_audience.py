@@ -200,8 +200,8 @@ def test_a_token_outside_its_lifetime_reaches_nothing(subject: Subject, row: Cla
             TokenRecipe(caller="", without=("iss",)),
         ),
     },
-    drawn=st.from_regex(r"https://[a-z]{3,12}\.example", fullmatch=True).map(
-        lambda iss: TokenRecipe(caller="", claims=(Claim("iss", iss),))
+    drawn=st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=12).map(
+        lambda iss: TokenRecipe(caller="", claims=(Claim("iss", f"https://{iss}.example"),))
     ),
 )
 def test_a_token_of_another_issuer_reaches_nothing(subject: Subject, row: TokenRecipe) -> None:

@@ -8,8 +8,12 @@ from quenchz_spec.requirement import Row
 from quenchz_spec.resources import Edit, Uri
 from quenchz_spec.vocabulary import Audience, AudienceForm
 
-_LABELS = st.from_regex(r"[a-z][a-z0-9-]{0,10}[a-z0-9]", fullmatch=True)
-_SEGMENTS = st.from_regex(r"[A-Za-z0-9._~-]{1,12}", fullmatch=True).filter(lambda s: s not in (".", ".."))
+# st.text and not st.from_regex: it draws a string as one choice, not as a tree of characters, at a fifth of the cost.
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LABELS = st.text(_LETTERS + "0123456789-", min_size=2, max_size=12).filter(lambda s: s.strip("-") == s)
+_SEGMENTS = st.text(_LETTERS + _LETTERS.upper() + "0123456789._~-", min_size=1, max_size=12).filter(
+    lambda s: s not in (".", "..")
+)
 
 
 def one(edit: Edit, text: str = "") -> Audience:

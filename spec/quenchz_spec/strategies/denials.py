@@ -39,7 +39,7 @@ class Denial:
     after_use: bool = False
 
 
-_KEYS = st.from_regex(r"[a-z_]{1,8}", fullmatch=True)
+_KEYS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
 _VALUES = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text("abcxyz019 -", max_size=8)
 
 
