@@ -84,10 +84,11 @@ INPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-def build(tools: int) -> Server[Any]:
+def build(tools: int, *, tracing: bool = True) -> Server[Any]:
     """Build the server.
 
-    Args: how many tools it lists, one or more; the first is `exchange_rates`, the only one that is meant to be called.
+    Args: how many tools it lists, one or more; the first is `exchange_rates`, the only one that is meant to be called;
+    whether the SDK's tracing middleware stays, as it is by default.
     """
     names = [CALLED, *(f"unused_tool_{number:04d}" for number in range(1, tools))]
     listing = [
@@ -116,9 +117,12 @@ def build(tools: int) -> Server[Any]:
         return CallToolResult(content=[TextContent(type="text", text=ANSWER_TEXT)], structured_content=ANSWER)
 
     # Given a lookup, the SDK does not list all tools on every call (measured: 80 times the CPU at 1000 tools).
-    return Server(
+    server = Server(
         "bare", version="1.0.0", get_tool_input_schema=schemas.get, on_list_tools=list_tools, on_call_tool=call_tool
     )
+    if not tracing:
+        server.middleware.clear()
+    return server
 
 
 class BareServer(uvicorn.Server):
@@ -146,11 +150,12 @@ def main() -> None:
     """Serve on loopback until SIGTERM."""
     parser = argparse.ArgumentParser(description="The bare SDK server that the reference server is measured against")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
+    parser.add_argument("--no-tracing", action="store_true", help="leave out the SDK's tracing middleware")
     parser.add_argument("--tools", type=int, default=1, metavar="N", help="how many tools are listed")
     options = parser.parse_args()
     if options.tools < 1:
         parser.error(f"--tools {options.tools}: there is at least one tool, the one that is called")
-    app = build(options.tools).streamable_http_app(json_response=True)
+    app = build(options.tools, tracing=not options.no_tracing).streamable_http_app(json_response=True)
     # asyncio sets TCP_NODELAY on accepted sockets only if the listener names its protocol; uvicorn's own does not, and
     # without it small answers may wait for the client's delayed acknowledgement (tens of milliseconds).
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:

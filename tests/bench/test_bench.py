@@ -52,11 +52,12 @@ def test_every_goal_of_the_acceptance_is_measured(ran: tuple[str, dict[str, Any]
         "judge's requests/s over a bare client's (httpx2, the goal's denominator), reference server",
         "judge's requests/s over a bare client's (http.client), reference server",
         "calls/s: reference server with its gates",
+        "its tracing left out as here",
         "the same by server CPU per call",
         "1,000 tools over 1 tool",
     ):
         assert [name for name in names if words in name], words
-    assert sorted(goal["goal"] for goal in ran[1]["goals"]) == ["<= 1.15", *[">= 0.75"] * 4, *[">= 0.85"] * 2]
+    assert sorted(goal["goal"] for goal in ran[1]["goals"]) == ["<= 1.15", *[">= 0.75"] * 4, *[">= 0.85"] * 3]
 
 
 def test_ratios_are_positive_numbers_and_unmet_goals_come_first(ran: tuple[str, dict[str, Any]]) -> None:

@@ -237,7 +237,7 @@ def the_newest_observation_comes_first(parts: Parts) -> Parts:
     return with_tool(parts, write=lambda answer: answer | {"observations": answer["observations"][::-1]})
 
 
-@counterfeit("QZ-CRT-5", row="decade")
+@counterfeit("QZ-CRT-5", "QZ-CRT-7", row="decade")
 def observations_are_cut_at_a_thousand(parts: Parts) -> Parts:
     """A long answer is cut at a thousand observations, and its certificate speaks of all of them."""
     return with_tool(parts, write=lambda answer: answer | {"observations": answer["observations"][:1000]})

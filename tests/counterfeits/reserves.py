@@ -131,7 +131,7 @@ def the_window_is_fixed(parts: Parts) -> Parts:
     return with_ledgers(parts, Fixed)
 
 
-@counterfeit("QZ-RSV-2", "QZ-RSV-3", "QZ-RSV-9", row="isolation")
+@counterfeit("QZ-RSV-2", "QZ-RSV-3", "QZ-RSV-8", "QZ-RSV-9", row="isolation")
 def callers_are_told_apart_by_address(parts: Parts) -> Parts:
     """Identity is the address a request comes from, so all callers on one machine share one reserve."""
 
@@ -290,13 +290,13 @@ def free_if(parts: Parts, free: Callable[[dict[str, Any]], bool]) -> Parts:
     return replace(parts, charges=recast(LookFirst, parts.charges))
 
 
-@counterfeit("QZ-RSV-4", row="hidden")
+@counterfeit("QZ-RSV-4", "QZ-RSV-10", row="hidden")
 def denied_calls_are_free(parts: Parts) -> Parts:
     """Looks first and charges later: what is denied costs nothing."""
     return free_if(parts, lambda message: denied(parts, message))
 
 
-@counterfeit("QZ-RSV-4", row="nonexistent")
+@counterfeit("QZ-RSV-4", "QZ-RSV-10", row="nonexistent")
 def unknown_names_are_free(parts: Parts) -> Parts:
     """Only the calls of things that exist are charged."""
 
@@ -307,7 +307,7 @@ def unknown_names_are_free(parts: Parts) -> Parts:
     return free_if(parts, unknown)
 
 
-@counterfeit("QZ-RSV-4", row="invalid")
+@counterfeit("QZ-RSV-4", "QZ-RSV-10", row="invalid")
 def invalid_arguments_are_free(parts: Parts) -> Parts:
     """A granted call is charged once its arguments have been found valid."""
 

@@ -87,7 +87,7 @@ def test_the_tokens_file_is_private_and_valid_and_its_tokens_do_what_it_says(tmp
 
         held = [held for caller in content["callers"].values() for held in (caller["token"], *caller["fresh_tokens"])]
         assert {status(token) for token in held} == {200}
-        assert len(set(held)) == 27
+        assert len(set(held)) == 75
         bad = {name: entry["token"] for name, entry in content["bad_tokens"].items()}
         assert {name: status(token) for name, token in bad.items()} == dict.fromkeys(bad, 401)
         assert content["granted"]["tools"] == ["exchange_rates", "latest_rate"]
