@@ -28,7 +28,8 @@ from quenchz_reference.clock import ManualClock  # noqa: E402
 from quenchz_reference.reserves import Ledger, NaiveLedger, ReserveLedger  # noqa: E402
 from quenchz_reference.series import bounds_of  # noqa: E402
 from quenchz_reference.vendor import CassetteVendor  # noqa: E402
-from quenchz_spec.requirement import LAW, Invariant, law  # noqa: E402
+from quenchz_spec import LAW  # noqa: E402
+from quenchz_spec.requirement import Invariant, law  # noqa: E402
 from support.judging import judge_module  # noqa: E402
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from counterfeits import Counterfeit, counterfeits  # noqa: E402 - the path above makes it importable
-from quenchz_spec.requirement import LAW, Invariant  # noqa: E402
+from quenchz_spec import LAW  # noqa: E402
+from quenchz_spec.requirement import Invariant  # noqa: E402
 
 SEEDS = (1, 2, 3, 4, 5)
 AT_A_TIME = 3

@@ -21,9 +21,10 @@ from quenchz.report import Report
 from quenchz.target_file import Configuration, TargetFileError
 from quenchz.tokens import TOKEN_LIFETIME, FileSource, SuiteSource, TokenSource, read_tokens_file
 from quenchz.verdicts import Finding, Verdict, exit_code, find
+from quenchz_spec import LAW
 from quenchz_spec.codec import encode
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError
-from quenchz_spec.requirement import LAW, Invariant, Requirement, law
+from quenchz_spec.requirement import Invariant, Requirement, law
 from quenchz_spec.schemas import only_reads
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.version:
         from importlib.metadata import version
 
-        from quenchz_spec.requirement import LAW
+        from quenchz_spec import LAW
 
         print(f"quenchz {version('quenchz')}, law {LAW}")
         return 0

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from quenchz.verdicts import LEVELS, Exit, Finding, Verdict
-from quenchz_spec.requirement import LAW, Invariant, Level, Requirement, law
+from quenchz_spec import LAW
+from quenchz_spec.requirement import Invariant, Level, Requirement, law
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

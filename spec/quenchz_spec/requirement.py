@@ -13,9 +13,6 @@ from hypothesis import given
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-LAW = "quenchz-1"
-"""The release of the law: the frozen set of ids in spec/requirements/quenchz-1.toml."""
-
 
 class Level(enum.Enum):
     """How binding a requirement is, and so what a violation means."""

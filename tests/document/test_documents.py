@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import documents
-from quenchz_spec.requirement import LAW, law
+from quenchz_spec import LAW
+from quenchz_spec.requirement import law
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +58,37 @@ def test_the_readme_names_every_exit_code() -> None:
     assert [int(code) for code in re.findall(r"^\| (\d) \| ", text, re.MULTILINE)] == [
         int(code) for code in sorted(Exit)
     ]
+
+
+def commands() -> list[list[str]]:
+    """Return the command lines in the code blocks of the README."""
+    text = (documents.ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    lines = [line.split("#")[0].split() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line and line[0] in ("quenchz", "make", "pytest")]
+
+
+def test_every_command_of_the_readme_is_one() -> None:
+    from quenchz.cli import parser
+
+    makefile = (documents.ROOT / "Makefile").read_text(encoding="utf-8")
+    found = commands()
+    assert {line[0] for line in found} == {"quenchz", "make", "pytest"}
+    for line in found:
+        if line[0] == "make":
+            assert f"\n{line[1]}:" in makefile
+        elif line[0] == "quenchz":
+            assert parser().parse_args(line[1:]).command == line[1]
+
+
+def test_the_readme_asks_for_the_python_that_the_project_asks_for() -> None:
+    project = tomllib.loads((documents.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (documents.ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in text
+
+
+def test_the_readme_states_each_decision_with_its_cost() -> None:
+    text = (documents.ROOT / "README.md").read_text(encoding="utf-8")
+    decisions = text.partition("## The four decisions")[2].partition("\n## ")[0].split("\n- ")[1:]
+    assert len(decisions) == 4
+    assert all(re.search(r"\bCosts?: ", decision) for decision in decisions)
