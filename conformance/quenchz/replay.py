@@ -9,8 +9,8 @@ from quenchz.driver import transport_failure
 from quenchz.engine import judged, violation_data
 from quenchz.history import ExampleRecord, History
 from quenchz_spec.codec import decode, encode
-from quenchz_spec.discovery import discover, learn_mask
-from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, VoidError
+from quenchz_spec.discovery import discover, mask_of
+from quenchz_spec.outcomes import UntestableError, VoidError
 from quenchz_spec.requirement import Invariant, law
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
 
@@ -63,13 +63,16 @@ class ReplaySubject:
     def learn(self, channel: str, kind: str) -> Mask:
         """Learn a mask from one recorded channel."""
         if channel not in self._masks:
-            kept = (self._queue, self._voids_refusals)
-            self.select(channel, 0, voids_refusals=False)
+            # The recorded pairs count, whatever names were invented for them: another client invents others.
+            recorded = self._history.exchanges.get((channel, 0), [])
+            pairs = [
+                (one, other, (_name(one), _name(other)))
+                for one, other in zip(recorded[::2], recorded[1::2], strict=False)
+            ]
             try:
-                self._masks[channel] = learn_mask(self.ask, self.target, self._catalogue, kind)
-            except (UntestableError, ControlError, NotDeclaredError) as error:
+                self._masks[channel] = mask_of(pairs, self.target, kind)
+            except UntestableError as error:
                 self._masks[channel] = error
-            self._queue, self._voids_refusals = kept
         found = self._masks[channel]
         if isinstance(found, Exception):
             raise found
@@ -104,6 +107,11 @@ class ReplaySubject:
 
     def wait(self, seconds: float) -> None:
         """Nothing to do: the recorded moments tell how long it was."""
+
+
+def _name(exchange: Exchange) -> str:
+    params = exchange.ask.params
+    return str(params.get("name", params.get("uri", "")))
 
 
 def replay(history: History) -> tuple[ReplaySubject, list[ExampleRecord]]:

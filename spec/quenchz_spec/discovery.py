@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from quenchz_spec.masks import Mask, Pair, learn
@@ -141,6 +141,21 @@ def learn_mask(ask: Asking, target: Target, catalogue: Catalogue, kind: str) -> 
             for m, p in (use(kind, one), use(kind, other))
         ]
         pairs.append((answers[0], answers[1], (one, other)))
+    return mask_of(pairs, target, kind)
+
+
+def mask_of(pairs: Sequence[Pair], target: Target, kind: str) -> Mask:
+    """Return the mask that pairs of invented names show.
+
+    Raises:
+        UntestableError: there are too few pairs, or two names are told apart by more than a mask may hide.
+    """
+    pairs = [pair for pair in pairs if pair[0].status and pair[1].status]  # what was never answered shows no noise
+    if len(pairs) < NOISE_PAIRS:
+        raise UntestableError(
+            f"noise is learned from {NOISE_PAIRS} pairs of invented {kind}, and {len(pairs)} were recorded",
+            "record a new history",
+        )
     mask, unmaskable = learn(pairs, target.mask_headers)
     if unmaskable is not None:
         raise UntestableError(

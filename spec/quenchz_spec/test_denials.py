@@ -6,6 +6,7 @@ alphabet, same arguments, same framing) and compares the two answers byte for by
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -96,11 +97,11 @@ def a_hidden_thing_is_nonexistent(subject: Subject, kind: str, row: Denial) -> N
                 f"the hidden tool {thing!r} accepts any arguments and nothing says that it only reads",
                 "allow it under may_call in the target file if running it once would do no harm",
             )
-        row = Denial(thing=row.thing, serial=row.serial, form=ArgumentsForm.MISSING, after_use=row.after_use)
+        row = dataclasses.replace(row, form=ArgumentsForm.MISSING)
     arguments = arguments_for(schema, row.form, row.arguments)
     name = concrete(kind, thing)
     taken = all_names(catalogue, kind) | frozenset(hidden)
-    other = invented(name, row.serial, taken)
+    other = row.invented or invented(name, row.serial, taken)
     token = subject.token(target.narrow)
 
     def asked(what: str) -> Exchange:

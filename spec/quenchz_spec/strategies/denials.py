@@ -28,12 +28,14 @@ class ArgumentsForm(enum.Enum):
 class Denial:
     """One pair of questions: the hidden thing by its place in the hidden set, and a name invented beside it.
 
-    `thing` counts round the sorted hidden set. `after_use` asks after the broad caller has listed, so that state which
+    `thing` counts round the sorted hidden set. `invented` is the name to ask for beside it; left empty, one is made up
+    from `serial`. `after_use` asks after the broad caller has listed, so that state which
     another caller leaves behind is part of the question.
     """
 
     thing: int = 0
     serial: int = 0
+    invented: str = ""
     form: ArgumentsForm = ArgumentsForm.NONE
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     after_use: bool = False
