@@ -410,13 +410,12 @@ class HttpSubject:
             text = f"{received.code}: {received}"
             return Message("", (), text), self._moments(sent, received.ended, received.ended)
         body, redacted = self._redactor.redact(received.body)
-        headers: list[tuple[str, str]] = []
-        for name, value in [("", received.start), *received.headers]:
-            (key, hit), (clean, also) = (self._redactor.redact(text.encode("latin-1")) for text in (name, value))
-            redacted = redacted or hit or also
-            headers.append((key.decode("latin-1"), clean.decode("latin-1")))
-        self.spent.redacted += redacted
-        message = Message(headers[0][1], tuple(headers[1:]), body.decode("latin-1"))
+        # The whole head at once: line feeds stand in neither a start line nor a field, so the pieces come apart again.
+        pieces = [received.start, *(text for field in received.headers for text in field)]
+        head, hit = self._redactor.redact("\n".join(pieces).encode("latin-1"))
+        start, *texts = head.decode("latin-1").split("\n") if hit else pieces
+        self.spent.redacted += redacted or hit
+        message = Message(start, tuple(zip(texts[::2], texts[1::2], strict=True)), body.decode("latin-1"))
         return message, self._moments(received.sent, received.first, received.last)
 
     def _moments(self, sent: float, first: float, last: float) -> Moments:

@@ -60,27 +60,45 @@ class Uri:
         # urlunsplit would tidy what an attack needs untidy, so each row is written by hand.
         origin = f"{parts.scheme}://{host}"
         tail = resource[len(origin) :]
-        writings = {
-            Edit.SAME: resource,
-            Edit.LITERAL: text,
-            Edit.SUFFIX: resource + text,
-            Edit.PREFIX: text + resource,
-            Edit.HOST_SUFFIX: f"{origin}{text}{tail}",
-            Edit.HOST_PREFIX: f"{parts.scheme}://{text}{host}{tail}",
-            Edit.SIBLING: f"{origin}{text}",
-            Edit.ORIGIN: resource if path in ("", "/") else origin,
-            Edit.PARENT: urlunsplit((parts.scheme, host, path.rsplit("/", 1)[0] or "", "", "")),
-            Edit.UPPER_HOST: f"{parts.scheme}://{host.upper()}{tail}",
-            Edit.UPPER_SCHEME: f"{parts.scheme.upper()}://{host}{tail}",
-            Edit.UPPER_PATH: f"{origin}{path.upper()}",
-            Edit.SLASH: resource.rstrip("/") if resource.endswith("/") else resource + "/",
-            Edit.DEFAULT_PORT: f"{origin}{default_port}{tail}" if parts.port is None else resource,
-            Edit.OTHER_PORT: f"{parts.scheme}://{parts.hostname}:{text}{tail}",
-            Edit.OTHER_SCHEME: f"{text}://{host}{tail}",
-            Edit.USERINFO: f"{parts.scheme}://{text}@{host}{tail}",
-            Edit.DOT_SEGMENT: f"{origin}/x/..{tail}",
-            Edit.PERCENT: f"{origin}{path[:1]}%{ord(path[1]):02X}{path[2:]}" if len(path) > 1 else f"{origin}/%2E",
+        match self.edit:
+            case Edit.SAME:
+                return resource
+            case Edit.LITERAL:
+                return text
+            case Edit.SUFFIX:
+                return resource + text
+            case Edit.PREFIX:
+                return text + resource
+            case Edit.HOST_SUFFIX:
+                return f"{origin}{text}{tail}"
+            case Edit.HOST_PREFIX:
+                return f"{parts.scheme}://{text}{host}{tail}"
+            case Edit.SIBLING:
+                return f"{origin}{text}"
+            case Edit.ORIGIN:
+                return resource if path in ("", "/") else origin
+            case Edit.PARENT:
+                return urlunsplit((parts.scheme, host, path.rsplit("/", 1)[0] or "", "", ""))
+            case Edit.UPPER_HOST:
+                return f"{parts.scheme}://{host.upper()}{tail}"
+            case Edit.UPPER_SCHEME:
+                return f"{parts.scheme.upper()}://{host}{tail}"
+            case Edit.UPPER_PATH:
+                return f"{origin}{path.upper()}"
+            case Edit.SLASH:
+                return resource.rstrip("/") if resource.endswith("/") else resource + "/"
+            case Edit.DEFAULT_PORT:
+                return f"{origin}{default_port}{tail}" if parts.port is None else resource
+            case Edit.OTHER_PORT:
+                return f"{parts.scheme}://{parts.hostname}:{text}{tail}"
+            case Edit.OTHER_SCHEME:
+                return f"{text}://{host}{tail}"
+            case Edit.USERINFO:
+                return f"{parts.scheme}://{text}@{host}{tail}"
+            case Edit.DOT_SEGMENT:
+                return f"{origin}/x/..{tail}"
+            case Edit.PERCENT:
+                return f"{origin}{path[:1]}%{ord(path[1]):02X}{path[2:]}" if len(path) > 1 else f"{origin}/%2E"
             # A trailing slash alone would make it a respelling.
-            Edit.CUT: resource.rstrip("/")[:-1],
-        }
-        return writings[self.edit]
+            case Edit.CUT:
+                return resource.rstrip("/")[:-1]

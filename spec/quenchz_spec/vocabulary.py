@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from quenchz_spec.codec import plain
@@ -217,8 +218,9 @@ class Exchange:
         parts = self.response.start.split(" ", 2)
         return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
 
-    def rpc(self) -> dict[str, Any] | None:
-        """Return the JSON-RPC response in the body (JSON or the last response event of an SSE stream), or None."""
+    @cached_property
+    def message(self) -> dict[str, Any] | None:
+        """The JSON-RPC response in the body (JSON or the last response event of an SSE stream), or None."""
         kind = (self.response.header("content-type") or "").split(";")[0].strip().lower()
         body = self.response.body.encode("latin-1")
         found: dict[str, Any] | None = None
@@ -231,14 +233,14 @@ class Exchange:
     @property
     def result(self) -> dict[str, Any] | None:
         """The `result` member of a 200 answer, or None."""
-        message = self.rpc()
+        message = self.message
         result = message.get("result") if message is not None and self.status == 200 else None
         return members(result) if isinstance(result, dict) else None
 
     @property
     def error_code(self) -> int | None:
         """The JSON-RPC error code, or None."""
-        code = members((self.rpc() or {}).get("error")).get("code")
+        code = members((self.message or {}).get("error")).get("code")
         return code if isinstance(code, int) and not isinstance(code, bool) else None
 
     @property
