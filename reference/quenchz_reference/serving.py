@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quenchz_reference import tokens_file
 from quenchz_reference.app import ENDPOINT, build_app
@@ -122,11 +124,44 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Gathering:
+    """A transport that gives the kernel in one call what was written to it in one turn of the event loop.
+
+    uvicorn writes the head and the body of an answer one after the other: two calls, and two packets at the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._waiting: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._waiting.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._transport.write(b"".join(self._waiting))
+            self._waiting.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class _Protocol(H11Protocol):
+    # httptools leaves blanks at the end of a header's value, where RFC 9110 section 5.5 has them removed.
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(cast("asyncio.Transport", _Gathering(transport)))
+
+
 def _server(app: ASGIApp) -> _Server:
     config = uvicorn.Config(
         app,
-        # httptools leaves blanks at the end of a header's value, where RFC 9110 section 5.5 has them removed.
-        http="h11",
+        http=_Protocol,
         loop="asyncio",
         ws="none",
         lifespan="on",

@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -148,6 +149,7 @@ class Exchange:
         return content_type.partition(";")[0].strip().lower()
 
 
+@lru_cache(maxsize=1024)
 def series_url(currency: str, window: Window | None = None) -> str:
     """The address of a currency's daily reference rates as csvdata, for a window or (None) for all days."""
     query = {"format": "csvdata"}
