@@ -45,7 +45,7 @@ full: test
 	$(RUN)python tests/full_matrix.py
 
 bench: setup
-	$(RUN)python bench/run.py
+	$(RUN)python bench/run.py --json bench/result.json
 
 docs: setup
 	$(RUN)python tests/documents.py --write

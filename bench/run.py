@@ -286,7 +286,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     print("\n".join(table(judged, loads, facts, size)))
     if options.json is not None:
-        document = {"machine": machine, "goals": [goal.to_json() for goal in goals], "facts": facts}
+        document = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "machine": machine,
+            "goals": [goal.to_json() for goal in goals],
+            "facts": facts,
+        }
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0
 
