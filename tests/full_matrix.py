@@ -1,7 +1,8 @@
-"""`make full`: every counterfeit against the whole law, and on five seeds against its own invariant.
+"""`make full`: every counterfeit against the whole law on one wire, and against its own invariant on the other.
 
-Writes tests/counterfeits/MATRIX.md with the date. Too long for every change: about twenty seconds a counterfeit and
-seed, several at a time because most of it is waiting.
+Writes tests/counterfeits/MATRIX.md with the date. Too long for every change: half a minute a counterfeit, several at a
+time because most of it is waiting. A seed changes nothing here: each fault is found by a row of the written table,
+before anything is drawn.
 """
 
 from __future__ import annotations
@@ -24,19 +25,17 @@ from counterfeits import Counterfeit, counterfeits  # noqa: E402 - the path abov
 from quenchz_spec import LAW  # noqa: E402
 from quenchz_spec.requirement import Invariant  # noqa: E402
 
-SEEDS = (1, 2, 3, 4, 5)
 AT_A_TIME = 3
 WIRES = ("2026-07-28", "2025-11-25")
 
 
-def failed(fake: Counterfeit, seed: int, *options: str) -> set[str]:
+def failed(fake: Counterfeit, wire: str, *options: str) -> set[str]:
     """Return the ids that a counterfeit fails in one run, as a process of its own."""
-    wire = fake.wire or WIRES[seed % 2]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         server = shlex.join([sys.executable, "-m", "counterfeits", fake.name])
         command = [sys.executable, "-m", "quenchz", "check", "--quiet", "--reference", "--server", server]
-        command += ["--profile", "smoke", "--level", "should", "--seed", str(seed), "--protocol", wire]
+        command += ["--profile", "smoke", "--level", "should", "--seed", "1", "--protocol", wire]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
         subprocess.run(  # the exit code says that something failed, which is wanted
             [*command, "--json", str(report), *options], env=environment, check=False, capture_output=True
@@ -47,13 +46,14 @@ def failed(fake: Counterfeit, seed: int, *options: str) -> set[str]:
 
 def row(fake: Counterfeit) -> tuple[str, bool]:
     """Return the table row of one counterfeit, and whether all is as declared."""
-    whole = failed(fake, 1)
-    found = sum(failed(fake, seed, "--invariant", fake.invariant) >= fake.ids for seed in SEEDS)
+    wires = [fake.wire] if fake.wire else list(WIRES)
+    whole = failed(fake, wires[0])
     own = {name for name in whole if name.split("-")[1] == Invariant[fake.invariant.upper()].value}
-    others = sorted(whole - own)
-    print(f"{fake.name}: {found} of {len(SEEDS)} seeds, elsewhere {', '.join(others) or 'nothing'}", flush=True)
-    line = f"| `{fake.name}` | {', '.join(sorted(own))} | {', '.join(others) or 'nothing'} | {found} of {len(SEEDS)} |"
-    return line, own == fake.ids and found == len(SEEDS)
+    fits = own == fake.ids and all(failed(fake, wire, "--invariant", fake.invariant) == own for wire in wires[1:])
+    others = ", ".join(sorted(whole - own)) or "nothing"
+    print(f"{fake.name}: {'as declared' if fits else 'NOT AS DECLARED'}, elsewhere {others}", flush=True)
+    line = f"| `{fake.name}` | {', '.join(sorted(own))} | {others} | {', '.join(wires)} | {'yes' if fits else 'no'} |"
+    return line, fits
 
 
 def main() -> int:
@@ -64,10 +64,11 @@ def main() -> int:
     head = [
         f"# Every counterfeit against the whole law {LAW}",
         "",
-        f"Written by `make full` on {dt.datetime.now(dt.UTC).date()}: {len(rows)} counterfeits, seeds {SEEDS}.",
+        f"Written by `make full` on {dt.datetime.now(dt.UTC).date()}: {len(rows)} counterfeits, the whole law on the",
+        "first wire, the counterfeit's own invariant on the second.",
         "",
-        "| counterfeit | fails of its invariant | fails elsewhere | found |",
-        "|---|---|---|---|",
+        "| counterfeit | fails of its invariant | fails elsewhere | wires | as declared |",
+        "|---|---|---|---|---|",
     ]
     path = ROOT / "tests" / "counterfeits" / "MATRIX.md"
     path.write_text("\n".join([*head, *(line for line, _ in rows)]) + "\n", encoding="utf-8")

@@ -39,6 +39,13 @@ def parser() -> argparse.ArgumentParser:
     init = commands.add_parser("init", help="write a first quenchz.toml from what a server says of itself")
     init.add_argument("url")
     init.add_argument("--output", type=Path, default=Path("quenchz.toml"), metavar="FILE")
+    agree = commands.add_parser("agree", help="judge a server by both clients and compare what they say")
+    agree.add_argument("url", nargs="?", help="the MCP endpoint; the tokens file's own by default")
+    agree.add_argument("--tokens-file", type=Path, required=True, metavar="FILE")
+    agree.add_argument("--protocol", choices=("2026-07-28", "2025-11-25"), default="2026-07-28")
+    agree.add_argument("--json", type=Path, metavar="FILE", help="write what was compared as JSON")
+    prove = commands.add_parser("prove", help="run the TypeScript prover, the second client (needs Node 20)")
+    prove.add_argument("options", nargs=argparse.REMAINDER, help="its own; see quenchz prove --help")
     serve = commands.add_parser("serve", help="start the reference server (needs the extra quenchz[reference])")
     serve.add_argument("options", nargs=argparse.REMAINDER, help="its own options; see quenchz serve --help")
     return top
@@ -76,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _never_crash_while_printing()
     if arguments[:1] == ["serve"]:
         return _serve(arguments[1:])
+    if arguments[:1] == ["prove"]:
+        return _prove(arguments[1:])
     options = parser().parse_args(arguments)
     if options.version:
         from importlib.metadata import version
@@ -84,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"quenchz {version('quenchz')}, law {LAW}")
         return 0
-    commands = {"check": _check, "judge": _judge, "list": _list, "explain": _explain, "init": _init}
+    commands = {"agree": _agree, "check": _check, "judge": _judge, "list": _list, "explain": _explain, "init": _init}
     if options.command is None:
         parser().print_help()
         return USAGE
@@ -117,6 +126,33 @@ def _serve(options: Sequence[str]) -> int:  # noqa: RET503 - execv does not retu
         return USAGE
     # Replaced, not imported: the judge and the server share no code and no process.
     os.execv(sys.executable, [sys.executable, "-m", "quenchz_reference", *options])  # noqa: S606 - no shell is wanted
+
+
+def _prove(options: Sequence[str]) -> int:
+    from quenchz.prover import ProverMissingError, run
+
+    try:
+        return run(options)
+    except ProverMissingError as error:
+        return _usage(error)
+
+
+def _agree(arguments: argparse.Namespace) -> int:
+    from quenchz.agree import agree
+    from quenchz.check import UsageError
+    from quenchz.history import HistoryError
+    from quenchz.prover import ProverMissingError
+    from quenchz.target_file import TargetFileError
+    from quenchz.tokens import TokensFileError
+
+    try:
+        found = agree(arguments.url, arguments.tokens_file, arguments.protocol)
+    except (HistoryError, ProverMissingError, TargetFileError, TokensFileError, UsageError) as error:
+        return _usage(error)
+    print(found.text())
+    if arguments.json is not None:
+        arguments.json.write_text(found.json() + "\n", encoding="utf-8")
+    return int(found.exit)
 
 
 def _check(arguments: argparse.Namespace) -> int:

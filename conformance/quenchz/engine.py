@@ -210,6 +210,13 @@ class Runner:
 
     _last_violation: ViolationError | None = None
 
+    def example(self, requirement: Requirement, name: str, row: Any) -> ExampleRecord:
+        """Run one example of a requirement and return its record: the row `name`, or a drawn one when it is empty."""
+        try:
+            return self._example(requirement, "table" if name else "generate", name, row)
+        except _BrokenHarnessError:
+            return self.records[-1]
+
     def _example(self, requirement: Requirement, phase: str, name: str, row: Any) -> ExampleRecord:
         record = self._attempt(requirement, phase, name, row, last=False)
         for attempt in range(2, ATTEMPTS + 1):
