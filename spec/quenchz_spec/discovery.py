@@ -38,46 +38,39 @@ def discover(ask: Asking, target: Target) -> Catalogue:
     `problems`; the properties that need the listing then find it empty.
     """
     entries: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}
-    scopes: dict[str, dict[str, tuple[str | None, ...]]] = {}
     declared: set[str] = set()
     problems: list[str] = []
     for caller in dict.fromkeys(name for name in (target.broad, target.narrow) if name):
         for kind in LISTINGS:
-            found, cache, problem = _list(ask, caller, kind)
+            found, problem = _list(ask, caller, kind)
             if problem == "":
                 declared.add(kind)
                 entries.setdefault(caller, {})[kind] = found
-                scopes.setdefault(caller, {})[kind] = cache
             elif problem is not None:
                 problems.append(f"{caller} asks {LISTINGS[kind][0]}: {problem}")
-    return Catalogue(entries, frozenset(declared), scopes, tuple(problems))
+    return Catalogue(entries, frozenset(declared), tuple(problems))
 
 
-def _list(
-    ask: Asking, caller: str, kind: str
-) -> tuple[dict[str, Mapping[str, Any]], tuple[str | None, ...], str | None]:
-    """Return the entries, the cache scope of each page, and "" or the problem (None: the kind is not declared)."""
+def _list(ask: Asking, caller: str, kind: str) -> tuple[dict[str, Mapping[str, Any]], str | None]:
+    """Return the entries, and "" or the problem (None: the kind is not declared)."""
     method, member, key = LISTINGS[kind]
     found: dict[str, Mapping[str, Any]] = {}
-    cache: list[str | None] = []
     cursor: str | None = None
     for _ in range(PAGES_AT_MOST):
         params = {} if cursor is None else {"cursor": cursor}
         answer = ask(Ask(method=method, params=params, token=TokenRecipe(caller=caller)), Role.SETUP)
         if answer.error_code == -32601:
-            return {}, (), None
+            return {}, None
         result = answer.result or {}
         if not isinstance(result.get(member), list):
-            return {}, (), f"{answer.words}, where {member!r} was expected"
+            return {}, f"{answer.words}, where {member!r} was expected"
         for entry in map(members, items(result[member])):
             if isinstance(entry.get(key), str):
                 found[entry[key]] = entry
-        scope = result.get("cacheScope")
-        cache.append(scope if isinstance(scope, str) else None)
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str):
-            return found, tuple(cache), ""
-    return found, tuple(cache), f"more than {PAGES_AT_MOST} pages"
+            return found, ""
+    return found, f"more than {PAGES_AT_MOST} pages"
 
 
 def use(kind: str, name: str, arguments: Any = None) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -114,9 +114,6 @@ class Catalogue:
         default_factory=dict[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
     )
     declared: frozenset[str] = frozenset()
-    cache_scopes: Mapping[str, Mapping[str, tuple[str | None, ...]]] = field(
-        default_factory=dict[str, Mapping[str, tuple[str | None, ...]]]
-    )
     problems: tuple[str, ...] = ()
 
     def names(self, caller: str, kind: str) -> list[str]:
@@ -187,16 +184,3 @@ class Subject(Protocol):
             UntestableError: `url` is not of the target's origin, or the transport failed.
         """
         ...
-
-
-def first_of(names: Sequence[str], thing: str) -> str:
-    """Return the first of `names`.
-
-    Raises:
-        NotDeclaredError: there is none.
-    """
-    from quenchz_spec.outcomes import NotDeclaredError
-
-    if not names:
-        raise NotDeclaredError(thing)
-    return names[0]
