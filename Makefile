@@ -5,7 +5,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .tools/uv/bin/uv)
 RUN := .venv/bin/
 
-.PHONY: help setup check test lint full bench field docs clean
+.PHONY: help setup check test lint full bench field prover docs clean
 
 help:
 	@echo "make check   set up, then judge the reference server offline"
@@ -38,7 +38,12 @@ lint: setup
 field: setup
 	$(RUN)python tests/field/fastmcp/environment.py
 
-test: lint field
+# The second client: install from its lock file, check, build, unit tests, then prove the Python server on both wires.
+prover: setup
+	cd clients/typescript && npm ci --no-fund --no-audit && npm run typecheck && npm run lint && npm run build && npm test
+	cd clients/typescript && QUENCHZ_PYTHON=$(CURDIR)/.venv/bin/python npm run test:server
+
+test: lint field prover
 	$(RUN)python -m pytest -n 3 --dist worksteal
 
 full: test

@@ -37,9 +37,11 @@ def failed(fake: Counterfeit, wire: str, *options: str) -> set[str]:
         command = [sys.executable, "-m", "quenchz", "check", "--quiet", "--reference", "--server", server]
         command += ["--profile", "smoke", "--level", "should", "--seed", "1", "--protocol", wire]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
-        subprocess.run(  # the exit code says that something failed, which is wanted
-            [*command, "--json", str(report), *options], env=environment, check=False, capture_output=True
+        done = subprocess.run(  # the exit code says that something failed, which is wanted
+            [*command, "--json", str(report), *options], env=environment, check=False, capture_output=True, text=True
         )
+        if not report.exists():
+            raise RuntimeError(f"{fake.name} was not judged: {done.stderr[-500:]}")
         data: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         return {finding["id"] for finding in data["findings"] if finding["verdict"] in ("fail", "warn")}
 

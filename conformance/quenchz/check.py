@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import secrets
 import sys
@@ -368,6 +369,18 @@ def _plan(subject: HttpSubject, requirements: Sequence[Requirement], options: Op
     )
 
 
+def _with_rows(finding: Finding, records: Sequence[ExampleRecord]) -> Finding:
+    """Return a finding on a recorded run; a pass becomes untestable if rows of today's table were not tried in it."""
+    name = finding.requirement.id
+    tried = {record.row for record in records if record.requirement == name}
+    lacking = [row for row in finding.requirement.rows if row not in tried]
+    if finding.verdict is not Verdict.PASS or not lacking:
+        return finding
+    shown = ", ".join(lacking[:6]) + (", …" if len(lacking) > 6 else "")
+    reason = f"the history lacks {len(lacking)} of {len(finding.requirement.rows)} rows of the attack table ({shown})"
+    return dataclasses.replace(finding, verdict=Verdict.UNTESTABLE, reason=reason)
+
+
 def judge(path: Path, level: str) -> Report:
     """Judge a recorded history again.
 
@@ -391,7 +404,10 @@ def judge(path: Path, level: str) -> Report:
                 noisy[kind] = f"noisy: {', '.join(sorted(new))} began to vary during the run"
     header = history.header
     requirements = selected((), tuple(header["ids"]))
-    findings = _findings(requirements, records, "the history holds no example of it", noisy)
+    findings = [
+        _with_rows(finding, records)
+        for finding in _findings(requirements, records, "the history holds no example of it", noisy)
+    ]
     shown = level or str(header["level"])
     count = sum(len(exchanges) for exchanges in history.exchanges.values())
     return Report(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from quenchz_spec.codec import NotPlainDataError, decode, encode
+from quenchz_spec.requirement import law
 from quenchz_spec.subject import Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role
 
@@ -124,6 +125,7 @@ def read_history(path: Path) -> History:
     Raises:
         HistoryError: the file is missing, or a line is not what this release writes.
     """
+    law()  # brings the kinds of plain data that its examples hold
     history: History | None = None
     for number, line in _lines(path):
         try:

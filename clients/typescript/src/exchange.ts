@@ -22,7 +22,12 @@ export interface Ask {
   readonly session: string | null;
 }
 
-export function ask(method: string, token: Credential | null, params: JsonObject = {}, session: string | null = null): Ask {
+export function ask(
+  method: string,
+  token: Credential | null,
+  params: JsonObject = {},
+  session: string | null = null,
+): Ask {
   return { method, params, token, verb: "POST", session };
 }
 
@@ -102,18 +107,18 @@ export function rpcOf(exchange: Exchange): JsonObject | undefined {
 
 /** The result of a call that was answered with HTTP 200, else `undefined`. */
 export function resultOf(exchange: Exchange): JsonObject | undefined {
-  const result = statusOf(exchange) === 200 ? rpcOf(exchange)?.["result"] : undefined;
+  const result = statusOf(exchange) === 200 ? rpcOf(exchange)?.result : undefined;
   return isObject(result) ? result : undefined;
 }
 
 /** The JSON-RPC error code, else `undefined`. */
 export function errorCodeOf(exchange: Exchange): number | undefined {
-  const code = objectOf(rpcOf(exchange)?.["error"])["code"];
+  const code = objectOf(rpcOf(exchange)?.error).code;
   return typeof code === "number" && Number.isInteger(code) ? code : undefined;
 }
 
 export function isToolError(exchange: Exchange): boolean {
-  return resultOf(exchange)?.["isError"] === true;
+  return resultOf(exchange)?.isError === true;
 }
 
 /** An answer in a few words. */
@@ -127,7 +132,7 @@ export function answerWords(exchange: Exchange): string {
 
 /** A request in a few words. */
 export function askWords({ verb, method, params, token }: Ask): string {
-  const named = params["name"] ?? params["uri"] ?? params["url"];
+  const named = params.name ?? params.uri ?? params.url;
   const what = typeof named === "string" ? `${method} ${JSON.stringify(named)}`.trim() : method;
   return `${verb} ${what} ${token ? `as ${token.recipe.caller}` : "without credentials"}`;
 }

@@ -82,7 +82,10 @@ export function difference(
 }
 
 function differ(part: string, left: string, right: string): Difference {
-  return { part, words: `the first difference is at ${part}: ${JSON.stringify(left)} against ${JSON.stringify(right)}` };
+  return {
+    part,
+    words: `the first difference is at ${part}: ${JSON.stringify(left)} against ${JSON.stringify(right)}`,
+  };
 }
 
 function fieldNames({ response }: Exchange): string[] {

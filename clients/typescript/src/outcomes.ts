@@ -1,14 +1,7 @@
 /** How an example ends, how the outcomes of examples fold into a verdict, and verdicts into an exit code. Pure. */
 import type { Exchange } from "./exchange.js";
 
-export type Outcome =
-  | "held"
-  | "violated"
-  | "control-failed"
-  | "untestable"
-  | "not-declared"
-  | "void"
-  | "harness-error";
+export type Outcome = "held" | "violated" | "control-failed" | "untestable" | "not-declared" | "void" | "harness-error";
 
 export type Verdict = "pass" | "fail" | "warn" | "observed" | "untestable" | "not-applicable" | "harness-error";
 
@@ -27,6 +20,8 @@ export class Violation extends Error {
   readonly signature: string;
   readonly difference: string;
   readonly compared: readonly [Exchange, Exchange] | undefined;
+  /** The checks that it is about, where an example serves several; `undefined` for all of them. */
+  readonly blames: readonly string[] | undefined;
 
   constructor(found: {
     held: string;
@@ -36,6 +31,7 @@ export class Violation extends Error {
     signature: string;
     difference?: string;
     compared?: readonly [Exchange, Exchange];
+    blames?: readonly string[];
   }) {
     super(
       `held ${found.held}; sent ${found.sent}; received ${found.received}; expected ${found.expected}` +
@@ -48,6 +44,7 @@ export class Violation extends Error {
     this.signature = found.signature;
     this.difference = found.difference ?? "";
     this.compared = found.compared;
+    this.blames = found.blames;
   }
 }
 
@@ -144,7 +141,7 @@ const VIOLATED: readonly (readonly [readonly Level[], Verdict])[] = [
 export interface Counted {
   readonly id: string;
   readonly verdict: Verdict;
-  /** The least binding level at which a violation was found or could have been. */
+  /** The level at which it was violated or could have been. */
   readonly level: Level;
 }
 

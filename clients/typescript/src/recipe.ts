@@ -74,7 +74,7 @@ export function encodedRecipe(recipe: Recipe, resource: string, caller = recipe.
 /** The payload of a token, read without verifying it: the prover holds no key and judges no signature. */
 export function payloadOf(token: string): JsonObject | undefined {
   try {
-    return decodeJwt(token) as JsonObject;
+    return decodeJwt(token);
   } catch (error) {
     if (error instanceof errors.JWTInvalid) return undefined;
     throw error;

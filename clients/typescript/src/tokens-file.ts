@@ -70,7 +70,8 @@ export function readTokensFile(path: string): TokensFile {
     text = readFileSync(path, "utf8");
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
-    const why = code === "ENOENT" ? "does not exist; `quenchz serve --tokens-file` writes one" : `cannot be read (${code})`;
+    const why =
+      code === "ENOENT" ? "does not exist; `quenchz serve --tokens-file` writes one" : `cannot be read (${code})`;
     throw new UsageError(`${path} ${why}.`);
   }
   let document: unknown;
@@ -103,7 +104,7 @@ export interface Cast {
  */
 export function castOf(file: TokensFile, nowSeconds: number): Cast {
   for (const [name, { token }] of Object.entries(file.callers)) {
-    const exp = payloadOf(token)?.["exp"];
+    const exp = payloadOf(token)?.exp;
     if (typeof exp === "number" && exp <= nowSeconds) {
       const when = new Date(exp * 1000).toISOString();
       throw new UsageError(`The token of ${name} expired at ${when}; write a fresh tokens file and run again.`);
@@ -112,7 +113,9 @@ export function castOf(file: TokensFile, nowSeconds: number): Cast {
   const byScopes = Object.entries(file.callers).sort(([, a], [, b]) => a.scopes.length - b.scopes.length);
   const narrow = byScopes[0]?.[0] ?? "";
   const broad = byScopes.at(-1)?.[0] ?? "";
-  const quiet = Object.entries(file.callers).find(([name, { reserve }]) => name !== narrow && name !== broad && reserve > 0);
+  const quiet = Object.entries(file.callers).find(
+    ([name, { reserve }]) => name !== narrow && name !== broad && reserve > 0,
+  );
   const bad: BadToken[] = [];
   for (const [name, { caller, token }] of Object.entries(file.bad_tokens)) {
     const recipe = caller === broad ? recipeOf(token, caller, file.resource, nowSeconds) : undefined;

@@ -41,7 +41,7 @@ export function openTransport(url: URL, timeoutMs: number): Transport {
     },
     exchange: async (sent) => {
       const received = await once(secure, agent, url, sent, timeoutMs);
-      // A kept connection that the server has just closed: nothing was answered, so nothing was decided.
+      // The server closed a kept connection as the request was sent: it most probably never saw it.
       return received.failure.startsWith("ECONNRESET") && received.reused
         ? once(secure, agent, url, sent, timeoutMs)
         : received;
@@ -98,7 +98,8 @@ async function once(
       firstAt = performance.now();
       const { rawHeaders } = response;
       const pairs: [string, string][] = [];
-      for (let at = 0; at + 1 < rawHeaders.length; at += 2) pairs.push([rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""]);
+      for (let at = 0; at + 1 < rawHeaders.length; at += 2)
+        pairs.push([rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""]);
       const start = `HTTP/${response.httpVersion} ${response.statusCode ?? 0} ${response.statusMessage ?? ""}`;
       head = { start, headers: pairs, body: "" };
       const streams = (response.headers["content-type"] ?? "").startsWith("text/event-stream");

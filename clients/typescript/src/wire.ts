@@ -42,7 +42,7 @@ export function messageBytes({ method, params }: Ask, wire: Wire, rpcId: number,
       "io.modelcontextprotocol/protocolVersion": wire,
       "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
       "io.modelcontextprotocol/clientCapabilities": {},
-      ...objectOf(params["_meta"]),
+      ...objectOf(params._meta),
     };
     sent = { ...params, _meta: meta };
   } else {
