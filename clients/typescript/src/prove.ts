@@ -191,7 +191,7 @@ function openHistory(path: string | undefined, resource: string): HistoryWriter 
 }
 
 /** Charged calls besides the bursts, at most. */
-const OTHERS = { checks: 80, properties: 70 };
+const OTHERS = { checks: 90, properties: 85 };
 
 /** What a run will cost at most before any finding, said before the first request. */
 function planOf({ file }: Subject, withProperties: boolean): string {

@@ -385,9 +385,13 @@ export class Subject {
     if (charged) this.#charges.push(exchange.at[2]);
   }
 
+  /** Text with asterisks in place of every token. */
+  withoutTokens(text: string): string {
+    return this.#secrets.reduce((kept, secret) => kept.replaceAll(secret, "*".repeat(secret.length)), text);
+  }
+
   #redact(message: Message): Message {
-    const clean = (text: string): string =>
-      this.#secrets.reduce((kept, secret) => kept.replaceAll(secret, "*".repeat(secret.length)), text);
+    const clean = (text: string): string => this.withoutTokens(text);
     const cleaned = {
       start: clean(message.start),
       headers: message.headers.map(([name, value]) => [clean(name), clean(value)] as const),

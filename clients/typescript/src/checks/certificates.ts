@@ -28,11 +28,12 @@ export interface Window {
 /** A window in which there were observations: it is the control of every example. */
 export const KNOWN: Window = { from: "2026-03-30", to: "2026-04-10" };
 
-/** Windows where accounting goes wrong first: ends on closed days, nothing at all, days still to come. */
+/** Windows where accounting goes wrong first: ends on closed days, nothing at all, some or all days still to come. */
 export const WRITTEN_WINDOWS: readonly Window[] = [
   { from: "2026-03-28", to: "2026-04-12" },
   { from: "2024-01-07", to: "2024-01-07" },
   { from: "2026-08-15", to: "2057-12-31" },
+  { from: "2057-12-10", to: "2057-12-16" },
 ];
 
 const MS_PER_DAY = 86_400_000;

@@ -1,7 +1,7 @@
 /** Check 16: a real client, the official SDK's own, lists and calls. */
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { Client, SdkHttpError, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { answerWords, ask, resultOf } from "../exchange.js";
-import { ControlFailed, NotDeclared, Violation } from "../outcomes.js";
+import { ControlFailed, NotDeclared, Violation, Void } from "../outcomes.js";
 import type { Example } from "../runner.js";
 import type { Subject } from "../subject.js";
 import { CLIENT_INFO } from "../wire.js";
@@ -48,7 +48,11 @@ export function sdkListsAndCalls(subject: Subject, timeoutMs: number): Example {
           wire: client.getNegotiatedProtocolVersion(),
         };
       } catch (error) {
-        throw violation(error instanceof Error ? `${error.name}: ${error.message.slice(0, 200)}` : "an error");
+        const refusal = subject.file.budget.refusal_status;
+        if (error instanceof SdkHttpError && error.status === refusal) throw new Void("a budget refusal");
+        // The SDK quotes answers, and an answer may echo the token.
+        const text = error instanceof Error ? `${error.name}: ${error.message}` : "an error";
+        throw violation(subject.withoutTokens(text).slice(0, 200));
       } finally {
         await client.close().catch(() => undefined);
       }
