@@ -32,6 +32,8 @@ export interface Place {
   readonly example: number;
   /** Whether a budget refusal says nothing here and the example is to be made again. */
   readonly voidsRefusals: boolean;
+  /** Whether budget refusals are left out of the record, because what was refused is asked again. */
+  readonly dropsRefusals?: boolean;
 }
 
 /** What the run, or one example of it, has cost. */
@@ -252,6 +254,7 @@ export class Subject {
     const { limiter, budget, pool, window_seconds: window } = this.file.budget;
     if (limiter === "none") return;
     const limit = limiter === "reserve" ? (this.file.callers[caller]?.reserve ?? 0) + pool : budget;
+    await this.#untouched();
     const free = window * MARGIN;
     const recent = this.#charges.filter((end) => this.now() - end < free);
     this.#charges = recent;
@@ -262,9 +265,15 @@ export class Subject {
 
   /** Waits until the window of everything charged so far has passed. */
   async freshBudget(): Promise<void> {
+    await this.#untouched();
     const last = this.#charges.at(-1);
     if (last !== undefined) await this.wait(last + this.file.budget.window_seconds * MARGIN - this.now());
     this.#charges = [];
+  }
+
+  /** Waits until what another run may have charged before this one began is over. */
+  async #untouched(): Promise<void> {
+    await this.wait(this.file.budget.window_seconds * MARGIN - this.now());
   }
 
   /** Counts charged calls that somebody else made in our name. */
@@ -364,7 +373,9 @@ export class Subject {
       rpcId,
     };
     this.#count(exchange);
-    this.#history.exchange(this.#place.channel, this.#place.example, exchange);
+    if (!(this.#place.dropsRefusals && this.isRefusal(exchange))) {
+      this.#history.exchange(this.#place.channel, this.#place.example, exchange);
+    }
     this.#silent = received.failure === "" ? 0 : this.#silent + 1;
     if (received.failure !== "") {
       throw new Untestable(`no answer to ${askWords(asked)} (${received.failure})`, "see whether the server is up");

@@ -228,6 +228,10 @@ export const CHECKS: readonly Check[] = [
 /** How many examples a property draws. */
 const RUNS = { tokens: 8, denials: 8, windows: 3, splits: 4 };
 
+/** A window of more observations than a page or a limit would hold, and where it is cut. */
+const LONG: Window = { from: "2008-01-01", to: "2020-12-31" };
+const LONG_AFTER = 2500;
+
 const DAYS_SINCE_1999 = 10_200;
 
 /** Windows of up to `longest` days; most begin within the series of the euro, some before it or after today. */
@@ -358,13 +362,15 @@ export const PROPERTIES: readonly Check[] = [
     id: "X4",
     claim: "Cut a window anywhere, and its parts add up.",
     requirements: ["QZ-CRT-7"],
-    run: async ({ runner, seed }) =>
-      runner.draw("X4", {
+    run: async ({ runner, seed }) => {
+      await runner.table("X4", [split(runner.subject, LONG, LONG_AFTER)]);
+      await runner.draw("X4", {
         arbitrary: splits,
         runs: RUNS.splits,
         seed,
         example: ({ window, after }) => split(runner.subject, window, after),
-      }),
+      });
+    },
   },
 ];
 
