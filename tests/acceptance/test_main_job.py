@@ -6,6 +6,8 @@ import base64
 import json
 import re
 import socket
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -129,3 +131,26 @@ def test_the_report_and_the_history_fit_their_schemas(run: Run, pytestconfig: py
     lines = validator("history.json")
     for line in run.history.read_text(encoding="utf-8").splitlines()[::7]:
         lines.validate(json.loads(line))
+
+
+@pytest.mark.parametrize(("profile", "verdict"), [("gate", "untestable"), ("prove", "pass")])
+def test_a_recording_without_a_row_of_the_table_is_no_pass_of_ours(run: Run, profile: str, verdict: str) -> None:
+    kept: list[str] = []
+    for line in run.history.read_text(encoding="utf-8").splitlines():
+        data = json.loads(line)
+        if data["kind"] == "header":
+            line = json.dumps({**data, "profile": profile})
+        if data["kind"] != "example" or (data["requirement"], data["row"]) != ("QZ-CRT-3", "Easter"):
+            kept.append(line)
+    cut = run.folder / f"cut-{profile}.jsonl"
+    cut.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    again = run.folder / f"cut-{profile}.json"
+    main(["judge", str(cut), "--json", str(again)])
+    report = json.loads(again.read_text(encoding="utf-8"))
+    assert {f["id"]: f["verdict"] for f in report["findings"]}["QZ-CRT-3"] == verdict
+    assert any("left out: 1 of QZ-CRT-3" in note for note in report["notes"])
+
+
+def test_a_history_is_read_by_a_program_that_has_not_read_the_law_yet(run: Run) -> None:
+    program = "import sys, pathlib; from quenchz.history import read_history; read_history(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", program, str(run.history)], check=True)
