@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 
 from quenchz_spec.resources import Edit, Uri
 from quenchz_spec.strategies.audiences import (
-    LISTS_WITH_US,
-    OTHER_RESOURCES,
-    RESPELLINGS,
-    UNNAMED,
     lists_with_us,
     one,
     other_resources,
     unnamed_audiences,
 )
+from quenchz_spec.test_audience import LISTS_WITH_US, OTHER_RESOURCES, RESPELLINGS, UNNAMED
 from quenchz_spec.vocabulary import Audience, AudienceForm
 
 RESOURCES = [

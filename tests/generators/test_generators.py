@@ -17,7 +17,8 @@ from quenchz_spec.requirement import Requirement, law
 from quenchz_spec.schemas import arguments_for, valid_arguments
 from quenchz_spec.strategies.arrivals import Calls, Pause, Step, What, arrival_traces, floods
 from quenchz_spec.strategies.denials import ArgumentsForm, Denial, denials
-from quenchz_spec.strategies.windows import SPLITS, WINDOWS, Split, Window, splits, windows
+from quenchz_spec.strategies.windows import Split, Window, splits, windows
+from quenchz_spec.test_certificates import SPLITS, WINDOWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
