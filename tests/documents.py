@@ -63,8 +63,8 @@ def region_law() -> str:
     parts = ", ".join(f"{count[invariant]} on {invariant.title}" for invariant in Invariant)
     rows = sum(len(requirement.rows) for requirement in law())
     return (
-        f"The law `{LAW}` has {sum(count.values())} requirements: {parts}. Their attack tables have {rows} rows, each "
-        "tried in every run."
+        f"The law `{LAW}` has {sum(count.values())} requirements: {parts}. Their attack tables have {rows} rows, which "
+        "come before anything is drawn."
     )
 
 

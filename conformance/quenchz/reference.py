@@ -12,6 +12,7 @@ import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from quenchz.target_file import DEFAULT_FREE
 from quenchz_spec.subject import Budget, CallerSpec, ObservationTool, Target
 
 if TYPE_CHECKING:
@@ -26,17 +27,6 @@ WINDOW = 1.5
 """Seconds. Short, so that what must wait for a window waits little; long beside a burst of thirty calls."""
 READY = re.compile(r"^quenchz reference ready: (\S+)$")
 START_SECONDS = 30.0
-
-FREE = (
-    "initialize",
-    "ping",
-    "server/discover",
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-    "notifications/*",
-)
 
 
 class ServerStartError(RuntimeError):
@@ -54,7 +44,9 @@ def reference_target(resource: str = RESOURCE) -> Target:
         ),
         broad="broad",
         narrow="narrow",
-        budget=Budget(limiter="reserve", budget=BUDGET, window=WINDOW, pool=BUDGET - len(CALLERS) * RESERVE, free=FREE),
+        budget=Budget(
+            limiter="reserve", budget=BUDGET, window=WINDOW, pool=BUDGET - len(CALLERS) * RESERVE, free=DEFAULT_FREE
+        ),
         observations=(
             ObservationTool(
                 tool="exchange_rates",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from quenchz_spec.codec import plain
 
@@ -25,7 +25,6 @@ class Edit(enum.Enum):
     HOST_PREFIX = "the text followed by our host"
     SIBLING = "our origin with the text as its path"
     ORIGIN = "our origin without a path"
-    PARENT = "our path without its last segment"
     UPPER_HOST = "our host in capitals"
     UPPER_SCHEME = "our scheme in capitals"
     UPPER_PATH = "our path in capitals"
@@ -57,7 +56,7 @@ class Uri:
         host, text = parts.netloc, self.text
         default_port = {"https": ":443", "http": ":80"}.get(parts.scheme, ":443")
         path = parts.path
-        # urlunsplit would tidy what an attack needs untidy, so each row is written by hand.
+        # The standard library would tidy what an attack needs untidy, so each row is written by hand.
         origin = f"{parts.scheme}://{host}"
         tail = resource[len(origin) :]
         match self.edit:
@@ -77,8 +76,6 @@ class Uri:
                 return f"{origin}{text}"
             case Edit.ORIGIN:
                 return resource if path in ("", "/") else origin
-            case Edit.PARENT:
-                return urlunsplit((parts.scheme, host, path.rsplit("/", 1)[0] or "", "", ""))
             case Edit.UPPER_HOST:
                 return f"{parts.scheme}://{host.upper()}{tail}"
             case Edit.UPPER_SCHEME:
