@@ -26,6 +26,11 @@ function names(catalogue: Catalogue, caller: string, kind: Kind): string[] {
   return [...(catalogue.get(caller)?.get(kind)?.keys() ?? [])];
 }
 
+/** Every name that some caller lists. */
+export function listedNames(catalogue: Catalogue, kind: Kind): string[] {
+  return [...catalogue.keys()].flatMap((caller) => names(catalogue, caller, kind));
+}
+
 /** What is declared hidden, and what the broad caller lists and the narrow one does not. */
 export function hiddenOf(catalogue: Catalogue, file: TokensFile, cast: Cast, kind: Kind): string[] {
   const narrow = names(catalogue, cast.narrow, kind);
@@ -105,6 +110,20 @@ export function inventedName(like: string, serial: number, taken: readonly strin
     const shifts = Array.from(like, (_, at) => 1 + (scattered(serial * 401 + attempt, at) % 25));
     const name = shiftedName(like, shifts);
     if (name !== like && !taken.includes(name)) return name;
+  }
+  return undefined;
+}
+
+const [FEWEST_PLACES, MOST_PLACES] = [5, 25];
+
+/**
+ * The one invented name beside `like` that every client computes alike, since an example that asks for it does not
+ * record it: each letter and digit moved on by five places, by six where that name is listed, and so on.
+ */
+export function agreedName(like: string, listed: readonly string[]): string | undefined {
+  for (let places = FEWEST_PLACES; places <= MOST_PLACES; places += 1) {
+    const name = shiftedName(like, [places]);
+    if (name !== like && !listed.includes(name)) return name;
   }
   return undefined;
 }

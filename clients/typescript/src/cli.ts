@@ -22,7 +22,9 @@ what a call costs, and whether answers account for every day; then properties dr
   --history FILE          record every exchange, for \`quenchz judge FILE\`
   --allow-untestable ID   a check that may stay untestable; repeatable
   --checks-only           leave out the properties
-  --owner-authorized      the server is not on this machine, and its owner agreed
+  --issuer URL            a running issuer that the server trusts and that mints any audience, such as
+                          \`quenchz issuer\`: adds the property X5 about spellings of the resource
+  --owner-authorized      the server or the issuer is not on this machine, and its owner agreed
   --quiet                 no progress
   --help                  this text
 
@@ -82,6 +84,7 @@ function parsedArguments(argv: readonly string[]): Parsed | "help" {
         history: { type: "string" },
         "allow-untestable": { type: "string", multiple: true, default: [] },
         "checks-only": { type: "boolean", default: false },
+        issuer: { type: "string" },
         "owner-authorized": { type: "boolean", default: false },
         quiet: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
@@ -112,6 +115,7 @@ function parsedArguments(argv: readonly string[]): Parsed | "help" {
       checksOnly: values["checks-only"],
       ownerAuthorized: values["owner-authorized"],
       ...(seed === undefined ? {} : { seed }),
+      ...(values.issuer === undefined ? {} : { issuer: values.issuer }),
       ...(values.history === undefined ? {} : { history: values.history }),
     },
   };

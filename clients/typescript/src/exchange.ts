@@ -66,8 +66,8 @@ export function fieldValues(message: Message, name: string): string[] {
 }
 
 /** The HTTP status of an answer, 0 when its first line has none. */
-export function statusOf(exchange: Exchange): number {
-  const found = /^\S+ (\d{3})(?: |$)/.exec(exchange.response.start);
+export function statusOf({ response }: Pick<Exchange, "response">): number {
+  const found = /^\S+ (\d{3})(?: |$)/.exec(response.start);
   return found ? Number(found[1]) : 0;
 }
 

@@ -51,8 +51,10 @@ export class Violation extends Error {
 /** What had to work in the same example did not, so its probe says nothing. */
 export class ControlFailed extends Error {
   override readonly name = "ControlFailed";
-  constructor(control: string, received: string) {
-    super(`the control failed: ${control}; received ${received}`);
+  readonly received: string;
+  constructor(control: string, received: string, provide?: string) {
+    super(`the control failed: ${control}; received ${received}${provide === undefined ? "" : `; ${provide}`}`);
+    this.received = received;
   }
 }
 

@@ -1,16 +1,27 @@
 /** One run from URL and tokens file to a proof. */
 import { randomInt } from "node:crypto";
-import { CHECKS, type Check, type Context, PROPERTIES, requirementsOf } from "./checks/index.js";
+import {
+  CHECKS,
+  type Check,
+  type Context,
+  PROPERTIES,
+  requirementsOf,
+  spellingsOf,
+  WITH_ISSUER,
+} from "./checks/index.js";
 import { Denials } from "./checks/denials.js";
+import { tokenForUs } from "./checks/minted.js";
+import { SORTS } from "./checks/reserves.js";
 import { type Wire, WIRES } from "./exchange.js";
 import { encodedTarget, HistoryWriter } from "./history.js";
-import { type Counted, exitCode, fold, type Level, LEVELS } from "./outcomes.js";
+import { Issuer, type IssuerOptions } from "./issuer.js";
+import { type Counted, exitCode, fold, type Level, LEVELS, Untestable } from "./outcomes.js";
 import { type CheckResult, confirmedOf, findingOf, type Proof } from "./report.js";
 import { REQUIREMENTS } from "./requirements.js";
 import { type Made, Runner } from "./runner.js";
 import { Subject } from "./subject.js";
-import { castOf, checkedTokensFile, readTokensFile, type TokensFile, UsageError } from "./tokens-file.js";
-import { openTransport } from "./transport.js";
+import { type Cast, castOf, checkedTokensFile, readTokensFile, type TokensFile, UsageError } from "./tokens-file.js";
+import { isLoopback, openTransport } from "./transport.js";
 
 export interface ProveOptions {
   /** The protocol revision; "auto" tries the newer one first. */
@@ -23,7 +34,9 @@ export interface ProveOptions {
   readonly timeoutSeconds?: number;
   /** Where to write the history, if anywhere. */
   readonly history?: string;
-  /** Says that the owner of a server that is not on this machine agreed. */
+  /** A running issuer that the server trusts and that mints any audience: adds a property about spellings of it. */
+  readonly issuer?: string;
+  /** Says that the owners of a server and an issuer that are not on this machine agreed. */
   readonly ownerAuthorized?: boolean;
   /** Ids of checks and properties that may stay untestable. */
   readonly allowUntestable?: readonly string[];
@@ -37,7 +50,7 @@ export interface ProveOptions {
 
 /**
  * Proves the claims about the server at `url`, with the tokens of a file (a path, or its parsed content).
- * @throws UsageError for a URL, a file or a token that no run can begin with.
+ * @throws UsageError for a URL, a file, a token or an issuer that no run can begin with.
  */
 export async function prove(url: string, tokensFile: string | TokensFile, options: ProveOptions = {}): Promise<Proof> {
   const began = performance.now();
@@ -48,18 +61,27 @@ export async function prove(url: string, tokensFile: string | TokensFile, option
   const { protocol = "auto", level = "quenchz", timeoutSeconds = 15, seed = randomInt(2 ** 31) } = options;
   const announce = options.announce ?? ((): void => undefined);
   const timeoutMs = timeoutSeconds * 1000;
+  if (options.issuer !== undefined && options.checksOnly === true) {
+    throw new UsageError("An issuer serves a property, and --checks-only leaves out properties; give one of the two.");
+  }
+  const ownerAuthorized = options.ownerAuthorized === true;
+  const issuer =
+    options.issuer === undefined
+      ? undefined
+      : await readyIssuer(options.issuer, file, cast, { timeoutMs, ownerAuthorized });
 
   const history = openHistory(options.history, file.resource);
   const transport = openTransport(target, timeoutMs);
   const subject = new Subject(target, file, cast, transport, history, { signal: options.signal, announce });
   const runner = new Runner(subject, history);
   const denials = new Denials(subject);
-  const properties = options.checksOnly === true ? [] : PROPERTIES;
+  const drawnFrom = issuer ? [...PROPERTIES, WITH_ISSUER] : PROPERTIES;
+  const properties = options.checksOnly === true ? [] : drawnFrom;
   const ids = requirementsOf(subject, [...CHECKS, ...properties]);
   const notes: string[] = [];
   let unreached = "";
   try {
-    announce(planOf(subject, properties.length > 0));
+    announce(planOf(subject, properties.length > 0, issuer));
     unreached = await subject.connect(protocol === "auto" ? WIRES : [protocol]);
     history.header({
       url: target.href,
@@ -70,7 +92,7 @@ export async function prove(url: string, tokensFile: string | TokensFile, option
       target: encodedTarget(file, cast),
     });
     if (unreached === "") {
-      const context: Context = { runner, denials, seed, timeoutMs };
+      const context: Context = { runner, denials, seed, timeoutMs, issuer };
       for (const check of [...CHECKS, ...properties]) {
         if (subject.isInterrupted) break;
         announce(`${check.id} ${check.claim}`);
@@ -171,13 +193,26 @@ export function checkedUrl(text: string, ownerAuthorized: boolean): URL {
   if (!url || !["http:", "https:"].includes(url.protocol)) {
     throw new UsageError(`${text} is no http or https URL; give the URL of the MCP endpoint.`);
   }
-  const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
-  if (!loopback && !ownerAuthorized) {
+  if (!isLoopback(url) && !ownerAuthorized) {
     throw new UsageError(
       `${url.hostname} is not this machine: add --owner-authorized if its owner agreed to the test.`,
     );
   }
   return url;
+}
+
+/**
+ * An issuer that has just minted a token for exactly this resource.
+ * @throws UsageError when it cannot be found or mints no such token.
+ */
+async function readyIssuer(url: string, file: TokensFile, { broad }: Cast, options: IssuerOptions): Promise<Issuer> {
+  const issuer = await Issuer.discover(url, options);
+  try {
+    await tokenForUs(issuer, broad, file.callers[broad]?.scopes ?? [], file.resource);
+    return issuer;
+  } catch (error) {
+    throw error instanceof Untestable ? new UsageError(`${error.message}.`.replace(/^t/, "T")) : error;
+  }
 }
 
 function openHistory(path: string | undefined, resource: string): HistoryWriter {
@@ -191,20 +226,27 @@ function openHistory(path: string | undefined, resource: string): HistoryWriter 
 }
 
 /** Charged calls besides the bursts, at most. */
-const OTHERS = { checks: 90, properties: 85 };
+const OTHERS = { checks: 95, properties: 85 };
+/** Requests that are not charged, at most: listings, refusals, handshakes. */
+const FREE = 160;
+/** P13 makes two bursts for each sort of call, P14 two in each of its two examples; each burst but two waits first. */
+const BURSTS = 2 * Object.keys(SORTS).length + 4;
 
 /** What a run will cost at most before any finding, said before the first request. */
-function planOf({ file }: Subject, withProperties: boolean): string {
+function planOf({ file }: Subject, withProperties: boolean, issuer: Issuer | undefined): string {
   const { budget, pool, window_seconds: window, limiter } = file.budget;
   const largest = Math.max(0, ...Object.values(file.callers).map(({ reserve }) => reserve));
   const whole = limiter === "reserve" ? largest + pool : budget;
-  const bursts = limiter === "reserve" ? 10 : 0;
+  const bursts = limiter === "reserve" ? BURSTS : 0;
   const others = OTHERS.checks + (withProperties ? OTHERS.properties : 0);
   const charged = others + bursts * (whole + 3);
-  const waits = bursts + Math.ceil(others / Math.max(1, whole));
+  const waits = Math.max(0, bursts - 2) + Math.ceil(others / Math.max(1, whole));
+  // Each spelling takes two tokens, and each token makes one request.
+  const minted = issuer ? 2 * spellingsOf(file.resource) : 0;
   const tools = [...new Set([...file.observations.map(({ tool }) => tool), ...(file.may_call ?? [])])];
   return (
-    `plan: at most ${charged + 160} requests, ${charged} of them charged, about ${Math.ceil(waits * window)} s of waiting; ` +
-    `tools that may really run: ${tools.length > 0 ? tools.join(", ") : "those annotated as reading only"}`
+    `plan: at most ${charged + FREE + minted} requests, ${charged} of them charged, about ${Math.ceil(waits * window)} s of waiting; ` +
+    `tools that may really run: ${tools.length > 0 ? tools.join(", ") : "those annotated as reading only"}` +
+    (issuer ? `; ${minted} tokens are asked of ${issuer.url}` : "")
   );
 }

@@ -35,6 +35,8 @@ export interface Recipe {
 export interface Credential {
   readonly recipe: Recipe;
   readonly token: string;
+  /** Who minted it, where the tokens file did not hold it: no session of the file's caller is that of such a token. */
+  readonly issuer?: string;
 }
 
 /** An audience as the history writes it: URIs relative to the resource where it is made of strings. */

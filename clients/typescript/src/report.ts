@@ -45,7 +45,7 @@ export interface Proof {
 export const NOT_COVERED = [
   "timing: equal bytes may still take different times",
   "what none of these requests touched",
-  "signatures and issuers: this client mints no token, so it forges none",
+  "signatures and issuers: this client forges no token",
   "the authorization server that minted the tokens",
 ];
 

@@ -171,7 +171,7 @@ export const REQUIREMENTS = {
   "QZ-CRT-4": {
     level: "quenchz",
     claim: "What was to be expected either came or is called a gap.",
-    norm: ours("expected = delivered + gaps"),
+    norm: ours("expected is the sum of delivered and gaps"),
     contrary: null,
     cost: longer,
   },

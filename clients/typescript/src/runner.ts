@@ -68,9 +68,9 @@ export class Runner {
     this.#history = history;
   }
 
-  /** Makes the written examples of a check. */
-  async table(check: string, examples: readonly Example[]): Promise<void> {
-    for (const example of examples) {
+  /** Makes the written examples of a check, each as soon as it is there. */
+  async table(check: string, examples: Iterable<Example> | AsyncIterable<Example>): Promise<void> {
+    for await (const example of examples) {
       if (this.#givenUp(check)) return;
       const made = await this.#example(check, "table", example);
       if (made.outcome === "violated") await this.#confirm(check, example);
@@ -84,7 +84,7 @@ export class Runner {
       arbitrary: fc.Arbitrary<T>;
       runs: number;
       seed: number;
-      example: (value: T) => Example;
+      example: (value: T) => Example | Promise<Example>;
     },
   ): Promise<void> {
     let shrinks = 0;
@@ -93,7 +93,7 @@ export class Runner {
     const property = fc.asyncProperty(drawn.arbitrary, async (value) => {
       if (broken || (found ? shrinks >= SHRINKS : this.#givenUp(check))) return;
       if (found) shrinks += 1;
-      const example = drawn.example(value);
+      const example = await drawn.example(value);
       const made = await this.#example(check, found ? "shrink" : "generate", example);
       broken = made.outcome === "harness-error";
       if (made.violation) {

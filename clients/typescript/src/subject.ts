@@ -21,7 +21,7 @@ import {
 } from "./exchange.js";
 import type { HistoryWriter } from "./history.js";
 import { ControlFailed, Untestable, Void } from "./outcomes.js";
-import type { Credential } from "./recipe.js";
+import type { Credential, Recipe } from "./recipe.js";
 import { type Cast, type Kind, KINDS, type TokensFile } from "./tokens-file.js";
 import type { Transport } from "./transport.js";
 import { type Bytes, documentBytes, messageBytes } from "./wire.js";
@@ -216,8 +216,14 @@ export class Subject {
 
   good(caller: string): Credential {
     const found = this.file.callers[caller];
-    if (!found) throw new Untestable(`the tokens file has no caller ${caller}`, "add it under callers");
+    if (!found) throw new Untestable(`the tokens file has no caller ${caller}`, "name it among the callers");
     return { recipe: { caller }, token: found.token };
+  }
+
+  /** A credential that the tokens file does not hold; from now on its token is kept out of what is written as well. */
+  minted(recipe: Recipe, token: string, issuer: string): Credential {
+    this.#secrets.push(token);
+    return { recipe, token, issuer };
   }
 
   /**
@@ -241,7 +247,7 @@ export class Subject {
     if (there?.origin !== this.url.origin) {
       throw new Untestable(
         `the document ${JSON.stringify(url.slice(0, 120))} is not of the origin ${this.url.origin}`,
-        "dial the server under the origin that it advertises",
+        "use the URL under which the server knows itself",
       );
     }
     const path = there.pathname + there.search;
@@ -319,21 +325,28 @@ export class Subject {
   async #session({ method, session, token }: Ask): Promise<string | null> {
     const owner = session ?? token?.recipe.caller ?? "";
     if (owner === "" || method === "initialize") return null;
-    const known = this.#sessions.get(owner);
+    // Of tokens that were minted for this run the good one asks first, so it is also the one that opens the session.
+    const opener = token?.issuer === undefined ? this.good(owner) : token;
+    const known = this.#sessions.get(principal(owner, opener));
     if (known !== undefined) return known;
-    const opened = await this.#initialize(owner);
-    if (!resultOf(opened)) throw new ControlFailed(`a good token of ${owner} opens a session`, answerWords(opened));
-    return this.#sessions.get(owner) ?? null;
+    const opened = await this.#initialize(owner, opener);
+    if (!resultOf(opened)) {
+      const { issuer } = opener;
+      throw new Untestable(
+        `a good token of ${owner}${issuer === undefined ? "" : ` that ${issuer} minted`} opens no session: ${answerWords(opened)}`,
+        issuer === undefined ? "write a fresh tokens file for this server" : TRUST,
+      );
+    }
+    return this.#sessions.get(principal(owner, opener)) ?? null;
   }
 
-  async #initialize(caller: string): Promise<Exchange> {
-    const token = this.good(caller);
+  async #initialize(caller: string, token = this.good(caller)): Promise<Exchange> {
     const place: Place = { channel: "session", example: 0, voidsRefusals: this.#place.voidsRefusals };
     return this.within(place, async () => {
       const opened = await this.ask(ask("initialize", token, {}, ""), "setup");
       if (!resultOf(opened)) return opened;
       const session = fieldValues(opened.response, "mcp-session-id")[0] ?? null;
-      this.#sessions.set(caller, session);
+      this.#sessions.set(principal(caller, token), session);
       const ready = ask("notifications/initialized", token);
       await this.#perform(
         ready,
@@ -378,7 +391,10 @@ export class Subject {
     }
     this.#silent = received.failure === "" ? 0 : this.#silent + 1;
     if (received.failure !== "") {
-      throw new Untestable(`no answer to ${askWords(asked)} (${received.failure})`, "see whether the server is up");
+      throw new Untestable(
+        `no answer to ${askWords(asked)} (${received.failure})`,
+        "look whether the server still runs",
+      );
     }
     if (this.#place.voidsRefusals && this.isRefusal(exchange)) {
       throw new Void("a budget refusal", this.file.budget.window_seconds * MARGIN);
@@ -417,9 +433,15 @@ export class Subject {
   }
 }
 
+/** What to do where a token is refused that an issuer minted for exactly this resource. */
+export const TRUST = "tell the server to trust this issuer";
+
 /** Errors after which another protocol revision need not be tried: nobody is there. */
 const NOBODY = /\((ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH):/;
 const METHOD_NOT_FOUND = -32601;
+
+/** Whose a session is. */
+const principal = (caller: string, { issuer = "" }: Credential): string => JSON.stringify([issuer, caller]);
 
 function emptyCounts(): Counts {
   return { requests: 0, charged: 0, roles: { setup: 0, control: 0, probe: 0, noise: 0 } };

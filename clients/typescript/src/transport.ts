@@ -27,6 +27,11 @@ export interface Transport {
   close(): void;
 }
 
+/** Whether a URL stays on this machine. */
+export function isLoopback({ hostname }: URL): boolean {
+  return /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
+}
+
 const SIZE_CAP = 16 * 1024 * 1024;
 /** Milliseconds for which a stream that holds its answer may go on. */
 const GRACE = 250;

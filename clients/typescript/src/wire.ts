@@ -21,6 +21,15 @@ export function documentBytes(): Bytes {
   return { headers: [...COMMON, ["Accept", "application/json"]], body: "", rpcId: null };
 }
 
+/** A POST of form fields (RFC 6749 appendix B); fields of one name stay in order. */
+export function formBytes(fields: readonly (readonly [string, string])[]): Bytes {
+  return {
+    headers: [...COMMON, ["Content-Type", "application/x-www-form-urlencoded"], ["Accept", "application/json"]],
+    body: new URLSearchParams(fields.map(([name, value]): [string, string] => [name, value])).toString(),
+    rpcId: null,
+  };
+}
+
 /**
  * A JSON-RPC message. Revision 2026-07-28 says its version, method and name in header fields and in `_meta`
  * (basic/transports/streamable-http); 2025-11-25 carries the id of a session that `initialize` opened.

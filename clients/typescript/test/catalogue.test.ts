@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  agreedName,
   byCodePoint,
   hiddenOf,
   inventedName,
@@ -43,6 +44,24 @@ describe("an invented name", () => {
 
   test("is the name itself under no shift of a foreign letter", () => {
     expect(shiftedName("a_é9", [1])).toBe("b_é0");
+  });
+});
+
+describe("the name that every client computes alike", () => {
+  test.each([
+    ["full_history", [], "kzqq_mnxytwd"],
+    ["Zap-9 é", [], "Efu-4 é"],
+    ["abc", ["fgh"], "ghi"],
+    ["abc", ["fgh", "ghi", "x"], "hij"],
+    ["_7", ["_2", "_3", "_4", "_5", "_6"], "_8"],
+  ])("beside %s, with %j listed, is %s", (like, listed, name) => {
+    expect(agreedName(like, listed)).toBe(name);
+  });
+
+  test("does not exist where nothing can be moved, or every place is taken", () => {
+    expect(agreedName("--", [])).toBeUndefined();
+    const all = Array.from({ length: 26 }, (_, at) => String.fromCharCode(97 + at));
+    expect(agreedName("a", all)).toBeUndefined();
   });
 });
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { CHECKS, PROPERTIES } from "../src/checks/index.js";
+import { CHECKS, PROPERTIES, WITH_ISSUER } from "../src/checks/index.js";
 import { REQUIREMENTS } from "../src/requirements.js";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -53,9 +53,13 @@ describe("the checks", () => {
   });
 
   test("and the properties have claims that are sentences, each its own", () => {
-    const claims = [...CHECKS, ...PROPERTIES].map(({ claim }) => claim);
+    const claims = [...CHECKS, ...PROPERTIES, WITH_ISSUER].map(({ claim }) => claim);
     expect(new Set(claims).size).toBe(claims.length);
     expect(claims.filter((claim) => !/^[A-Z].*\.$/.test(claim) || /should/i.test(claim))).toEqual([]);
+  });
+
+  test("and the properties have ids that stay, X1 to X4 and X5 with an issuer", () => {
+    expect([...PROPERTIES, WITH_ISSUER].map(({ id }) => id)).toEqual(["X1", "X2", "X3", "X4", "X5"]);
   });
 
   test("cover every requirement that is described, and no other", () => {

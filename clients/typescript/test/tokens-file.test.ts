@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { requirementOf } from "../src/checks/audience.js";
+import type { Json } from "../src/exchange.js";
 import { castOf, checkedTokensFile, UsageError } from "../src/tokens-file.js";
 import { jwt, NOW, RESOURCE, tokensFile } from "./support/tokens.js";
 
@@ -42,7 +43,7 @@ describe("a tokens file", () => {
   });
 });
 
-test.each([
+test.each<[Json, string]>([
   ["https://EXAMPLE.invalid/mcp", "QZ-AUD-2"],
   ["HTTPS://example.invalid/mcp", "QZ-AUD-2"],
   ["https://example.invalid/mcp/", "QZ-AUD-2"],
@@ -56,6 +57,11 @@ test.each([
   ["https://example.invalid:8443/mcp", "QZ-AUD-1"],
   ["*", "QZ-AUD-1"],
   ["", "QZ-AUD-4"],
+  [["https://a.invalid", RESOURCE], "QZ-AUD-3"],
+  [["https://a.invalid", "https://EXAMPLE.invalid/mcp"], "QZ-AUD-2"],
+  [["https://a.invalid"], "QZ-AUD-4"],
+  [[], "QZ-AUD-4"],
+  [{ [RESOURCE]: 1 }, "QZ-AUD-4"],
 ])("the audience %j belongs to %s", (audience, requirement) => {
-  expect(requirementOf({ recipe: { caller: "broad", audience }, token: "" }, RESOURCE)).toBe(requirement);
+  expect(requirementOf({ recipe: { caller: "broad", audience } }, RESOURCE)).toBe(requirement);
 });

@@ -19,9 +19,9 @@ import type { Example } from "../runner.js";
 import type { Subject } from "../subject.js";
 import type { BadToken } from "../tokens-file.js";
 
-/** The control of this invariant: the good token lists the tools. */
-async function goodTokenLists(subject: Subject): Promise<void> {
-  const answer = await subject.ask(ask("tools/list", subject.good(subject.cast.broad)), "control");
+/** The control of this invariant: the good token, that of the tokens file by default, lists the tools. */
+export async function goodTokenLists(subject: Subject, good = subject.good(subject.cast.broad)): Promise<void> {
+  const answer = await subject.ask(ask("tools/list", good), "control");
   if (!Array.isArray(resultOf(answer)?.tools)) {
     throw new ControlFailed("a token for this resource lists the tools", answerWords(answer));
   }
@@ -68,15 +68,19 @@ export function admissions(subject: Subject): Example[] {
 }
 
 /** The requirement that a bad token belongs to, by what is wrong with it. */
-export function requirementOf({ recipe }: Credential, resource: string): RequirementId {
+export function requirementOf({ recipe }: Pick<Credential, "recipe">, resource: string): RequirementId {
   if (recipe.expiredFor !== undefined) return "QZ-AUD-6";
   const { audience } = recipe;
-  if (Array.isArray(audience)) return audience.includes(resource) ? "QZ-AUD-3" : "QZ-AUD-4";
+  if (Array.isArray(audience)) {
+    if (audience.includes(resource)) return "QZ-AUD-3";
+    // No MUST forbids to admit a list that names this resource in another spelling.
+    return audience.some((one) => typeof one === "string" && respells(one, resource)) ? "QZ-AUD-2" : "QZ-AUD-4";
+  }
   if (typeof audience !== "string" || audience === "") return "QZ-AUD-4";
   return respells(audience, resource) ? "QZ-AUD-2" : "QZ-AUD-1";
 }
 
-/** Whether two URIs are equivalent by RFC 3986 §6.2.2 and §6.2.3, or differ in a trailing slash only. */
+/** Whether two URIs are equivalent by RFC 3986 §6.2.2 and §6.2.3, or differ in the path's trailing slash only. */
 function respells(text: string, resource: string): boolean {
   const normal = (uri: string): string | undefined => {
     if (!URL.canParse(uri) || /[\s#]/.test(uri)) return undefined;
@@ -86,18 +90,31 @@ function respells(text: string, resource: string): boolean {
         const letter = String.fromCharCode(Number.parseInt(hex, 16));
         return /[A-Za-z0-9._~-]/.test(letter) ? letter : escaped.toUpperCase();
       })
-      .replace(/\/$/, "");
+      .replace(/^([^?]*?)\/(\?|$)/, "$1$2");
   };
   return normal(text) !== undefined && normal(text) === normal(resource);
 }
 
+/** An audience in words, of which a long one is cut. */
+export function audienceWords(audience: Json | undefined): string {
+  const text = audience === undefined || audience === null ? "absent" : JSON.stringify(audience);
+  return text.length <= SHOWN ? text : `${text.slice(0, SHOWN)}... (${text.length} characters)`;
+}
+
+/** Characters of an audience that are shown. */
+const SHOWN = 240;
+
 /** P2 to P4, and a drawn bad token: the good token is admitted, the same request with the bad one is not. */
-export function refusal(subject: Subject, { name, credential }: BadToken): Example {
+export function refusal(
+  subject: Subject,
+  { name, credential }: BadToken,
+  control: (subject: Subject) => Promise<void> = goodTokenLists,
+): Example {
   const { resource } = subject.file;
   const { audience, expiredFor } = credential.recipe;
   const held =
     expiredFor === undefined
-      ? `a token of ${credential.recipe.caller} whose aud is ${audience === null ? "absent" : JSON.stringify(audience)}`
+      ? `a token of ${credential.recipe.caller} whose aud is ${audienceWords(audience)}`
       : `a token of ${credential.recipe.caller} that expired ${expiredFor} s ago`;
   return {
     requirement: requirementOf(credential, resource),
@@ -105,7 +122,7 @@ export function refusal(subject: Subject, { name, credential }: BadToken): Examp
     arguments: expiredFor === undefined ? encodedAudience(audience, resource) : encodedExpiry(expiredFor),
     units: 0,
     make: async () => {
-      await goodTokenLists(subject);
+      await control(subject);
       const answer = await subject.ask(ask("tools/list", credential), "probe");
       refused(answer, held);
       return `${held}: HTTP 401`;
@@ -202,7 +219,7 @@ export function noCodeWithoutCredentials(subject: Subject): Example {
         sent: askWords(answer.ask),
         received: `a challenge with the error code ${code}`,
         expected: "a challenge without an error code",
-        signature: "an error code without credentials",
+        signature: "an error is named to who sent no token",
       });
     },
   };
@@ -229,11 +246,7 @@ export function metadata(subject: Subject, bad: BadToken | undefined): Example {
         });
       const url = bearerOf(answer)?.parameters.get("resource_metadata");
       if (url === undefined) {
-        throw violation(
-          "a refusal without resource_metadata",
-          "a challenge with resource_metadata",
-          "no metadata named",
-        );
+        throw violation("a refusal without resource_metadata", "the parameter resource_metadata", "no metadata named");
       }
       const document = await subject.fetchDocument(url, "probe");
       const text = Buffer.from(document.response.body, "latin1").toString("utf8");

@@ -135,8 +135,8 @@ export const IDENTITIES: Record<Identity, (answer: Answer, window: Window, tool:
     if (expected === delivered + gaps) return undefined;
     return {
       received: `${expected} expected, ${delivered} delivered, ${gaps} gaps`,
-      expected: "expected = delivered + gaps",
-      signature: "expectations do not add up",
+      expected: "expected is the sum of delivered and gaps",
+      signature: "the expected count is no sum",
     };
   },
   "QZ-CRT-5": ({ observations, certificate }, window) => {
@@ -152,7 +152,7 @@ export const IDENTITIES: Record<Identity, (answer: Answer, window: Window, tool:
       return {
         received: `observations on ${JSON.stringify(days.slice(0, 6))}`,
         expected: "days of the window, each once, in order",
-        signature: "observations out of order",
+        signature: "observations that are not sorted by day",
       };
     }
     const { delivered_observations: delivered, delivered_from: from, delivered_to: to } = objectOf(certificate);
@@ -174,7 +174,7 @@ export const IDENTITIES: Record<Identity, (answer: Answer, window: Window, tool:
     return {
       received: `window_still_open ${open} with ${due} still due`,
       expected: "open if and only if something is due",
-      signature: "openness differs from what is due",
+      signature: "the window is open or closed against its own causes",
     };
   },
 };
@@ -202,7 +202,7 @@ async function inWindow(subject: Subject, tool: ObservationTool, window: Window,
 function read(exchange: Exchange, tool: ObservationTool): Answer | undefined {
   const status = statusOf(exchange);
   if (status >= 500 || status === 0 || status === 401 || status === 403) {
-    throw new ControlFailed("a window is answered", answerWords(exchange));
+    throw new ControlFailed("the window is certified", answerWords(exchange));
   }
   const result = resultOf(exchange);
   if (!result || isToolError(exchange)) return undefined;
@@ -226,8 +226,8 @@ async function answered(subject: Subject, tool: ObservationTool, window: Window)
   if (answer) return answer;
   throw minded(window, {
     received: answerWords(exchange),
-    expected: "an answer: the window is well formed",
-    signature: "a window is not answered",
+    expected: "an answer, since both dates are valid",
+    signature: "no answer for a valid window",
   });
 }
 
@@ -264,7 +264,7 @@ export function additive(whole: Answer, left: Answer, right: Answer): Problem {
     return {
       received: `${left.observations.length} + ${right.observations.length} for ${whole.observations.length} observations`,
       expected: "the observations of the parts",
-      signature: "observations do not add up",
+      signature: "the parts deliver other observations",
     };
   }
   const [all, one, other] = [counters(whole), counters(left), counters(right)];
@@ -310,7 +310,7 @@ export function split(subject: Subject, window: Window, after: number): Example 
           throw minded(part, {
             received: "no causes",
             expected: "causes of absence",
-            signature: "a window is not answered",
+            signature: "no answer for a valid window",
           });
         }
         answers.push(answer);

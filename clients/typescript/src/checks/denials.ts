@@ -4,6 +4,7 @@ import {
   grantedOf,
   hiddenOf,
   inventedName,
+  listedNames,
   LISTINGS,
   mayRun,
   plausibleArguments,
@@ -97,7 +98,7 @@ export function hiddenIsNotListed(subject: Subject, kind: Kind): Example {
         held: `a token of ${narrow}, from which ${hidden.join(", ")} is hidden`,
         sent: `POST ${LISTINGS[kind].method} as ${narrow}`,
         received: `${leaked} in the listing`,
-        expected: "a listing without it",
+        expected: "no such entry",
         signature: "hidden things are listed",
       });
     },
@@ -138,8 +139,7 @@ export class Denials {
 
   /** Every name that an invented one must not be. */
   get taken(): string[] {
-    const { catalogue } = this.#subject;
-    return [...this.hidden, ...[...catalogue.values()].flatMap((listing) => [...(listing.get("tools")?.keys() ?? [])])];
+    return [...this.hidden, ...listedNames(this.#subject.catalogue, "tools")];
   }
 
   /** An invented name beside a hidden tool, "" where none can be found. */
@@ -328,7 +328,10 @@ export class Denials {
     const other = this.invent(denial.thing, 700, [denial.invented]);
     const again = await this.#subject.ask(this.#use(other, denial.arguments), "noise");
     if (difference(absent, again, mask, [denial.invented, other])) {
-      throw new Untestable("noisy: two invented names are told apart as well", "make the server answer them alike");
+      throw new Untestable(
+        "noisy: the difference shows between two invented names too",
+        "make the server answer them alike",
+      );
     }
   }
 }
@@ -346,6 +349,6 @@ function deniedProperly(absent: Exchange, held: string): void {
     sent: askWords(absent.ask),
     received: answerWords(absent),
     expected: "a JSON-RPC error or a tool error",
-    signature: statusOf(absent) < 500 ? "an invented name is not denied" : "a server error in place of a denial",
+    signature: statusOf(absent) < 500 ? "what does not exist is served" : "the server failed where it had to deny",
   });
 }

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { shiftedName } from "../catalogue.js";
 import type { Json, JsonObject } from "../exchange.js";
+import type { Issuer } from "../issuer.js";
 import { REQUIREMENTS, type RequirementId } from "../requirements.js";
 import type { Example, Runner } from "../runner.js";
 import type { Subject } from "../subject.js";
@@ -18,8 +19,10 @@ import {
 } from "./audience.js";
 import { certified, daysAfter, IDENTITY_IDS, split, type Window, WRITTEN_WINDOWS } from "./certificates.js";
 import { Denials, grantedIsListed, hiddenIsNotListed } from "./denials.js";
+import { mintedElsewhere } from "./minted.js";
 import { Budget, SORTS, type Sort } from "./reserves.js";
 import { sdkListsAndCalls } from "./sdk.js";
+import { classics, families, type Spelling } from "./spellings.js";
 
 /** What a run of the checks works with. */
 export interface Context {
@@ -27,6 +30,8 @@ export interface Context {
   readonly denials: Denials;
   readonly seed: number;
   readonly timeoutMs: number;
+  /** Who mints tokens on request, where there is such an issuer. */
+  readonly issuer: Issuer | undefined;
 }
 
 export interface Check {
@@ -226,7 +231,7 @@ export const CHECKS: readonly Check[] = [
 // --- drawn examples -------------------------------------------------------------------------------------------------
 
 /** How many examples a property draws. */
-const RUNS = { tokens: 8, denials: 8, windows: 3, splits: 4 };
+const RUNS = { tokens: 8, denials: 8, windows: 3, splits: 4, spellings: 10 };
 
 /** A window of more observations than a page or a limit would hold, and where it is cut. */
 const LONG: Window = { from: "2008-01-01", to: "2020-12-31" };
@@ -373,6 +378,36 @@ export const PROPERTIES: readonly Check[] = [
     },
   },
 ];
+
+/** The property that a run has where an issuer mints what it is asked for. */
+export const WITH_ISSUER: Check = {
+  id: "X5",
+  claim: "A token minted for any spelling that is not this resource is refused.",
+  requirements: ["QZ-AUD-1", "QZ-AUD-2", "QZ-AUD-3", "QZ-AUD-4"],
+  run: async ({ runner, issuer, seed }) => {
+    if (!issuer) return;
+    const { subject } = runner;
+    const { resource } = subject.file;
+    const example = (spelling: Spelling): Promise<Example> => mintedElsewhere(subject, issuer, spelling);
+    await runner.table("X5", eachAsAsked(classics(resource), example));
+    for (const [at, family] of families(resource).entries()) {
+      await runner.draw("X5", { arbitrary: family, runs: RUNS.spellings, seed: seed + at, example });
+    }
+  },
+};
+
+/** How many spellings X5 asks for before any finding. */
+export function spellingsOf(resource: string): number {
+  return classics(resource).length + families(resource).length * RUNS.spellings;
+}
+
+/** Asks for the token of a row when it is its turn, and not before. */
+async function* eachAsAsked(
+  rows: readonly Spelling[],
+  example: (spelling: Spelling) => Promise<Example>,
+): AsyncGenerator<Example> {
+  for (const row of rows) yield await example(row);
+}
 
 /** The requirements that a run has examples of, in the order of the law; of bad tokens those that the file holds. */
 export function requirementsOf({ file, cast }: Subject, checks: readonly Check[]): RequirementId[] {

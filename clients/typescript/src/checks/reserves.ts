@@ -1,7 +1,7 @@
 /** Checks 13 to 15: the declared arithmetic of the budget. These spend whole budgets and come last. */
-import { hiddenOf } from "../catalogue.js";
+import { agreedName, hiddenOf, listedNames } from "../catalogue.js";
 import { answerWords, ask, type Ask, type Exchange, isToolError, resultOf, type Role, statusOf } from "../exchange.js";
-import { ControlFailed, NotDeclared, Violation, Void } from "../outcomes.js";
+import { ControlFailed, NotDeclared, Untestable, Violation, Void } from "../outcomes.js";
 import { member, tuple } from "../recipe.js";
 import type { Example } from "../runner.js";
 import type { Subject } from "../subject.js";
@@ -14,9 +14,10 @@ interface Caller {
 /** The sorts of calls whose price is compared with that of a granted one. */
 export const SORTS = {
   hidden: "a hidden tool",
+  nonexistent: "a tool that never existed",
   invalid: "a granted tool with invalid arguments",
   hidden_prompt: "a hidden prompt",
-  nonexistent_resource: "a resource that never existed",
+  nonexistent_resource: "a URI of no resource",
 } as const;
 export type Sort = keyof typeof SORTS;
 
@@ -45,7 +46,7 @@ export class Budget {
   #declared(): void {
     const { limiter } = this.#subject.file.budget;
     if (limiter !== "reserve") throw new NotDeclared(`reserves (its limiter is ${limiter})`);
-    if (this.callers.length < 2) throw new NotDeclared("two callers with a reserve");
+    if (this.callers.length < 2) throw new NotDeclared("a second caller with a reserve");
   }
 
   #caller(place: number): Caller {
@@ -78,10 +79,15 @@ export class Budget {
           arguments: { quenchz: "invalid" },
         });
       case "hidden":
+      case "nonexistent":
       case "hidden_prompt": {
-        const kind = sort === "hidden" ? "tools" : "prompts";
-        const [name] = hiddenOf(catalogue, file, cast, kind);
-        if (name === undefined) throw new NotDeclared(`hidden ${kind}`);
+        const kind = sort === "hidden_prompt" ? "prompts" : "tools";
+        const [hidden] = hiddenOf(catalogue, file, cast, kind);
+        if (hidden === undefined) throw new NotDeclared(`hidden ${kind}`);
+        const name = sort === "nonexistent" ? agreedName(hidden, listedNames(catalogue, kind)) : hidden;
+        if (name === undefined) {
+          throw new Untestable(`no name like ${hidden} could be invented`, "give hidden tools longer names");
+        }
         return ask(kind === "tools" ? "tools/call" : "prompts/get", token, { name, arguments: {} });
       }
     }
@@ -103,7 +109,7 @@ export class Budget {
     for (const call of made) {
       const status = statusOf(call);
       if (status === 0 || status === 401 || status === 403 || status >= 500) {
-        throw new ControlFailed("a charged call is admitted or refused for lack of budget", answerWords(call));
+        throw new ControlFailed("every charged call is served or runs into the budget", answerWords(call));
       }
     }
     return made.filter((call) => !this.#subject.isRefusal(call)).length;
@@ -197,7 +203,7 @@ export class Budget {
           sent: `a burst of ${loud.name}, then a burst of ${quiet.name}`,
           received: `${loudCount} and ${quietCount} admissions`,
           expected: `${this.#most(loud)} and ${quiet.reserve}`,
-          signature: "a burst stops elsewhere",
+          signature: "a burst ends at another count",
           blames,
         });
       },
