@@ -11,7 +11,7 @@ help:
 	@echo "make check   set up, then judge the reference server offline"
 	@echo "make test    set up, then lint, type-check and run every test"
 	@echo "make bench   measure the judge and the reference server side by side"
-	@echo "make full    what is too long for every change: all counterfeits against the whole law, five seeds"
+	@echo "make full    what is too long for every change: all counterfeits and the whole law, both clients and every server"
 	@echo "make docs    write the generated documents anew"
 
 setup: .venv/.quenchz-ready
@@ -37,6 +37,7 @@ lint: setup
 
 field: setup
 	$(RUN)python tests/field/fastmcp/environment.py
+	$(RUN)python tests/field/oidc_provider/environment.py
 
 # The second client: install from its lock file, check, build, unit tests, then prove the Python server on both wires.
 prover: setup
@@ -48,6 +49,7 @@ test: lint field prover
 
 full: test
 	$(RUN)python tests/full_matrix.py
+	$(RUN)python tests/all_agree.py
 
 bench: setup
 	$(RUN)python bench/run.py --json bench/result.json

@@ -29,6 +29,7 @@ LISTINGS = {
 
 PAGES_AT_MOST = 50
 NOISE_PAIRS = 5
+_ALPHABETS = ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789")
 
 
 def discover(ask: Asking, target: Target) -> Catalogue:
@@ -99,9 +100,29 @@ def invented(like: str, serial: int, taken: frozenset[str] = frozenset()) -> str
 
 
 def _other(letter: str, choice: random.Random) -> str:
-    for alphabet in ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"):
+    for alphabet in _ALPHABETS:
         if letter in alphabet:
             return choice.choice(alphabet)
+    return letter
+
+
+def shifted(like: str, taken: frozenset[str] = frozenset()) -> str:
+    """Return an invented name that any client can compute: every letter and digit of `like` moved on by five places.
+
+    By six where that name is taken, and so on. `invented` is better for comparisons, of which each needs a name of its
+    own; this one is for prices, where a recorded example names no tool and another client must ask for the same one.
+    """
+    for places in range(5, 26):
+        name = "".join(_moved(letter, places) for letter in like)
+        if name not in taken and name != like:
+            return name
+    raise UntestableError(f"no name like {like!r} could be invented", "give the hidden things longer names")
+
+
+def _moved(letter: str, places: int) -> str:
+    for alphabet in _ALPHABETS:
+        if letter in alphabet:
+            return alphabet[(alphabet.index(letter) + places) % len(alphabet)]
     return letter
 
 

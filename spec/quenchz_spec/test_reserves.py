@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from quenchz_spec import norms
-from quenchz_spec.discovery import all_names, invented, use
+from quenchz_spec.discovery import all_names, shifted, use
 from quenchz_spec.intervals import could_count, fits, surely_together
 from quenchz_spec.masks import difference, learn
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError, ViolationError, VoidError
@@ -113,7 +113,7 @@ class Ledger:
             if not hidden:
                 raise NotDeclaredError(f"any hidden {kind}")
             invent = what is What.NONEXISTENT
-            name = invented(hidden[0], 5, all_names(catalogue, kind)) if invent else hidden[0]
+            name = shifted(hidden[0], all_names(catalogue, kind)) if invent else hidden[0]
             method, params = use(kind, name)
         return Ask(method=method, params=params, token=token)
 
