@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
+import os
 import secrets
 import sys
 import time
@@ -12,16 +12,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 from urllib.parse import urlsplit
 
+from quenchz.authorization_server import AuthorizationServer, Client, ClientCredentialsSource
 from quenchz.driver import HttpSubject, Limits, UnreachableError, open_transport
 from quenchz.engine import PROFILES, Profile, Runner, is_slow
 from quenchz.history import ExampleRecord, HistoryWriter, read_history
 from quenchz.issuer import SuiteIssuer
-from quenchz.mint import Mint, SigningKey
 from quenchz.replay import replay
 from quenchz.report import Report
 from quenchz.target_file import Configuration, TargetFileError
-from quenchz.tokens import TOKEN_LIFETIME, FileSource, SuiteSource, TokenSource, read_tokens_file
+from quenchz.tokens import (
+    CommandSource,
+    FileSource,
+    IssuerSource,
+    SuiteSource,
+    TokenSource,
+    first_tenant,
+    read_tokens_file,
+)
 from quenchz.verdicts import Finding, Verdict, exit_code, find
+from quenchz.web import is_loopback
 from quenchz_spec import LAW
 from quenchz_spec.codec import encode
 from quenchz_spec.outcomes import ControlError, NotDeclaredError, UntestableError
@@ -32,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
-STRANGER = "https://stranger.quenchz.invalid"
-PER_EXAMPLE = {Invariant.AUDIENCE: 2, Invariant.DENIALS: 6, Invariant.RESERVES: 60, Invariant.CERTIFICATES: 3}
+    from quenchz_spec.vocabulary import TokenRecipe
+
+PER_EXAMPLE = {Invariant.AUDIENCE: 20, Invariant.DENIALS: 6, Invariant.RESERVES: 60, Invariant.CERTIFICATES: 3}
 """Requests that one example makes at most, for the plan."""
 
 
@@ -127,45 +137,68 @@ def selected(invariants: Sequence[str], ids: Sequence[str]) -> list[Requirement]
 @contextmanager
 def suite_source(target_of: Configuration, issuer: SuiteIssuer) -> Generator[TokenSource, None, None]:
     """Yield the token source of the suite's own issuer."""
-    mint = Mint(
-        issuer.base_url,
-        issuer.key,
-        SigningKey.generate("quenchz-stranger-1"),
-        STRANGER,
-        target_of.target.resource,
-        time.time,
-        lifetime=TOKEN_LIFETIME,
-    )
-    yield SuiteSource(issuer, mint, target_of.target)
+    yield SuiteSource(issuer, issuer.mint(target_of.target.resource), target_of.target)
 
 
 @contextmanager
-def token_source(configuration: Configuration) -> Generator[TokenSource, None, None]:
+def token_source(configuration: Configuration, *, ca_file: str | None = None) -> Generator[TokenSource, None, None]:
     """Yield where the tokens of a configuration come from.
 
     Raises:
-        TargetFileError: the source is not described well enough.
+        TargetFileError: the source is not described well enough, or a secret is not in the environment.
     """
-    with ExitStack() as stack:
-        if configuration.source == "suite-issuer":
-            host, _, port = configuration.listen.rpartition(":")
-            if not port.isdigit() or host not in ("127.0.0.1", "localhost"):
+    target = configuration.target
+    if configuration.source == "suite-issuer" and not configuration.issuer:
+        host, _, port = configuration.listen.rpartition(":")
+        if not port.isdigit() or host not in ("127.0.0.1", "localhost"):
+            raise TargetFileError(
+                f"tokens.listen is {configuration.listen!r}; expected 127.0.0.1:PORT, where the target looks for keys, "
+                "or give tokens.issuer, a running `quenchz issuer`"
+            )
+        with ExitStack() as stack:
+            try:
+                issuer = stack.enter_context(SuiteIssuer(port=int(port)))
+            except (OSError, OverflowError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "ports are 1 to 65535"
                 raise TargetFileError(
-                    f"tokens.listen is {configuration.listen!r}; expected 127.0.0.1:PORT, where the target looks for"
-                    " keys"
-                )
-            issuer = stack.enter_context(SuiteIssuer(port=int(port)))
-            yield stack.enter_context(suite_source(configuration, issuer))
-        elif configuration.tokens_file is not None:
-            yield FileSource(read_tokens_file(configuration.tokens_file), configuration.target.resource)
-        else:
-            yield NoSource()
+                    f"tokens.listen is {configuration.listen!r}; {reason}: give another port"
+                ) from None
+            yield SuiteSource(issuer, issuer.mint(target.resource), target, first_tenant())
+    elif configuration.source == "suite-issuer":
+        yield IssuerSource(configuration.issuer, target, first_tenant())
+    elif configuration.source == "client-credentials":
+        yield _client_credentials(configuration, ca_file)
+    elif configuration.source == "command":
+        yield CommandSource(configuration.command, target, configuration.folder)
+    elif configuration.tokens_file is not None:
+        yield FileSource(read_tokens_file(configuration.tokens_file), target.resource)
+    else:
+        yield NoSource()
 
 
-class NoSource:
+def _client_credentials(configuration: Configuration, ca_file: str | None) -> TokenSource:
+    clients: dict[str, Client] = {}
+    for client in configuration.clients:
+        secret = os.environ.get(client.secret_env, "")
+        if not secret:
+            # The name is not shown: somebody may have written the secret itself there.
+            raise TargetFileError(
+                f"callers.{client.caller}.client_secret_env names an environment variable that is not set; export it"
+            )
+        clients[client.caller] = Client(client.id, secret)
+    server = AuthorizationServer(
+        issuer=configuration.issuer,
+        token_endpoint=configuration.token_endpoint,
+        auth_method=configuration.auth_method,
+        ca_file=ca_file,
+    )
+    return ClientCredentialsSource(server, clients, configuration.target)
+
+
+class NoSource(TokenSource):
     """No tokens at all."""
 
-    def token(self, recipe: object, domain: int) -> str:  # noqa: ARG002 - the form of TokenSource
+    def token(self, recipe: TokenRecipe, domain: int) -> str:  # noqa: ARG002 - the form of TokenSource
         """Raise: there is no token of any kind."""
         raise UntestableError(
             "there is no token to begin with", "give --tokens-file, or tokens.source in a target file (--target)"
@@ -179,11 +212,7 @@ def authorize(configuration: Configuration) -> None:
         UsageError: it is not on loopback and nobody says that its owner agreed.
     """
     host = urlsplit(configuration.url).hostname or ""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback and not configuration.owner_authorized:
+    if not is_loopback(host) and not configuration.owner_authorized:
         raise UsageError(
             f"{host} is not this machine: set owner_authorized = true in the target file if its owner agreed"
         )
@@ -355,7 +384,10 @@ def _plan(subject: HttpSubject, requirements: Sequence[Requirement], options: Op
     budget = target.budget
     waits = 0.0
     if budget is not None and target.fresh_budgets:
-        waits = 5 * budget.window * sum(is_slow(requirement) for requirement in requirements)
+        slow = [requirement for requirement in requirements if is_slow(requirement)]
+        waits = 5 * budget.window * len(slow)
+        keys = (target.refetch or 0.0) + (target.withdrawal or 0.0)
+        waits += keys * sum(len(r.rows) + profile.slow_examples for r in slow if r.invariant is Invariant.AUDIENCE)
     elif budget is not None:
         share = max(1, budget.pool + min((caller.reserve or 0) for caller in target.callers))
         others = sum(

@@ -46,15 +46,51 @@ def parser() -> argparse.ArgumentParser:
     agree.add_argument("--json", type=Path, metavar="FILE", help="write what was compared as JSON")
     prove = commands.add_parser("prove", help="run the TypeScript prover, the second client (needs Node 20)")
     prove.add_argument("options", nargs=argparse.REMAINDER, help="its own; see quenchz prove --help")
+    issuer = commands.add_parser("issuer", help="run the suite's issuer, for servers under test to trust")
+    issuer.add_argument("--port", type=int, default=8932, help="on 127.0.0.1; 0 takes a free one (default: 8932)")
+    mint = commands.add_parser("mint", help="print one token, honest or hostile, of a running quenchz issuer")
+    _mint_options(mint)
     serve = commands.add_parser("serve", help="start the reference server (needs the extra quenchz[reference])")
     serve.add_argument("options", nargs=argparse.REMAINDER, help="its own options; see quenchz serve --help")
     return top
+
+
+_MINT = """\
+The recipe is JSON. Only caller is needed; the rest changes one thing about the caller's good token:
+
+  {"caller": "broad"}                                                 the good token
+  {"caller": "broad", "aud": "https://other.example/mcp"}             for another resource
+  {"caller": "broad", "aud": ["%us%", "https://other.example/mcp"]}   for us and another; %us% is --resource
+  {"caller": "broad", "without": ["aud"]}                             for nobody
+  {"caller": "broad", "claims": {"exp": "-3600"}}                     expired: "-3600" and "+60" are seconds from now
+  {"caller": "broad", "claims": {"exp": {"raw": "1e400"}}}            JSON text, written as it stands
+  {"caller": "broad", "signature": "none"}                            or stranger, stripped, hs256_public_key, …
+  {"caller": "broad", "issuer": "stranger"}                           from an issuer that nobody trusts
+
+  quenchz issuer &
+  curl -H "Authorization: Bearer $(quenchz mint --recipe '{"caller": "broad"}')" …
+"""
+
+
+def _mint_options(mint: argparse.ArgumentParser) -> None:
+    mint.epilog, mint.formatter_class = _MINT, argparse.RawDescriptionHelpFormatter
+    mint.add_argument("--recipe", required=True, metavar="FILE_OR_JSON", help="which token; see below")
+    mint.add_argument("--issuer", default="http://127.0.0.1:8932", metavar="URL", help="default: %(default)s")
+    mint.add_argument("--resource", metavar="URI", help="default: the reference server's")
+    mint.add_argument("--scopes", metavar='"A B"', help="default: those of the reference server's caller of that name")
 
 
 def _check_options(check: argparse.ArgumentParser) -> None:
     check.add_argument("url", nargs="?", help="the MCP endpoint; may come from the target file instead")
     check.add_argument("--reference", action="store_true", help="start the reference server and judge it")
     check.add_argument("--server", metavar="COMMAND", help="with --reference: start this instead, with its options")
+    check.add_argument(
+        "--declare",
+        action="append",
+        default=[],
+        metavar="TOML",
+        help="with --reference: what that server declares, as in 'audience = \"member\"'; repeatable",
+    )
     check.add_argument("--target", type=Path, metavar="FILE", help="quenchz.toml: what the target declares")
     check.add_argument("--tokens-file", type=Path, metavar="FILE", help="tokens and declarations of the target")
     check.add_argument(
@@ -93,7 +129,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"quenchz {version('quenchz')}, law {LAW}")
         return 0
-    commands = {"agree": _agree, "check": _check, "judge": _judge, "list": _list, "explain": _explain, "init": _init}
+    commands = {
+        "agree": _agree,
+        "check": _check,
+        "judge": _judge,
+        "list": _list,
+        "explain": _explain,
+        "init": _init,
+        "issuer": _issuer,
+        "mint": _mint,
+    }
     if options.command is None:
         parser().print_help()
         return USAGE
@@ -135,6 +180,47 @@ def _prove(options: Sequence[str]) -> int:
         return run(options)
     except ProverMissingError as error:
         return _usage(error)
+
+
+def _issuer(arguments: argparse.Namespace) -> int:
+    from quenchz.issuer import serve
+
+    try:
+        return serve(arguments.port)
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "ports are 0 to 65535"
+        print(f"quenchz: --port {arguments.port}: {reason}; --port 0 takes a free one", file=sys.stderr)
+        return USAGE
+
+
+def _mint(arguments: argparse.Namespace) -> int:
+    from quenchz.recipes import RecipeError, parse_recipe
+    from quenchz.reference import RESOURCE, reference_target
+    from quenchz.target_file import TargetFileError, checked_url
+    from quenchz.tokens import minted_by
+    from quenchz_spec.codec import encode
+    from quenchz_spec.outcomes import UntestableError
+
+    text = str(arguments.recipe)
+    try:
+        if not text.lstrip().startswith("{"):
+            text = Path(text).read_text(encoding="utf-8")
+        recipe = parse_recipe(text)
+        known = {caller.name: caller.scopes for caller in reference_target().callers}
+        scopes = known.get(recipe.caller, ()) if arguments.scopes is None else arguments.scopes.split()
+        resource = arguments.resource or RESOURCE
+        checked_url(arguments.issuer, "--issuer")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        return _usage(RecipeError(f"--recipe {text}: {reason}; give a file, or JSON that begins with {{"))
+    except (RecipeError, TargetFileError) as error:
+        return _usage(error)
+    try:
+        print(minted_by(arguments.issuer, encode(recipe), resource, scopes))
+    except UntestableError as error:
+        print(f"quenchz: {error}", file=sys.stderr)
+        return 3
+    return 0
 
 
 def _agree(arguments: argparse.Namespace) -> int:
@@ -180,6 +266,8 @@ def _run_check(arguments: argparse.Namespace) -> int:
         raise run.UsageError("--server COMMAND stands in for the reference server: give --reference too")
     if arguments.reference and (arguments.url or arguments.target or arguments.tokens_file):
         raise run.UsageError("--reference starts its own server: leave out URL, --target and --tokens-file")
+    if arguments.declare and not arguments.reference:
+        raise run.UsageError("--declare is for the server that --reference starts: others declare in a target file")
     if (
         arguments.max_requests < 1
         or (arguments.rate is not None and not arguments.rate > 0)
@@ -210,10 +298,10 @@ def _run_check(arguments: argparse.Namespace) -> int:
     )
     progress = run.stderr_progress(quiet=arguments.quiet)
     if arguments.reference:
-        report = _against_reference(arguments.server, options, progress)
+        report = _against_reference(arguments.server, arguments.declare, options, progress)
     else:
         configuration = configured(arguments.url, arguments.target, arguments.tokens_file)
-        with run.token_source(configuration) as source:
+        with run.token_source(configuration, ca_file=arguments.ca_file) as source:
             report = run.check(configuration, source, options, progress)
     if report is None:
         print("Dry run: nothing was judged.")
@@ -221,13 +309,19 @@ def _run_check(arguments: argparse.Namespace) -> int:
     return _deliver(report, arguments.json)
 
 
-def _against_reference(command: str | None, options: Options, progress: Progress) -> Report | None:
+def _against_reference(
+    command: str | None, declares: Sequence[str], options: Options, progress: Progress
+) -> Report | None:
+    import dataclasses
+
     from quenchz import check as run
     from quenchz.issuer import SuiteIssuer
     from quenchz.reference import reference_target, running
-    from quenchz.target_file import Configuration
+    from quenchz.target_file import Configuration, declarations
 
     target = reference_target()
+    if declares:
+        target = dataclasses.replace(target, **declarations(declares))
     with SuiteIssuer() as issuer, running(command, issuer.base_url) as url:
         configuration = Configuration(url=url, target=target, source="suite-issuer")
         with run.suite_source(configuration, issuer) as source:
@@ -242,6 +336,7 @@ def _replay_command(arguments: argparse.Namespace, seed: int) -> str:
         words.append(arguments.url)
     for option, value in (
         ("--server", arguments.server and f'"{arguments.server}"'),
+        *(("--declare", f"'{line}'") for line in arguments.declare),
         ("--target", arguments.target),
         ("--tokens-file", arguments.tokens_file),
         ("--protocol", arguments.protocol),

@@ -32,14 +32,14 @@ url = {url_text}
 protocol = "auto"              # or 2026-07-28, 2025-11-25
 resource = {resource}{resource_note}
 {authorized}
-# Where tokens come from. With suite-issuer the judge is the issuer while it runs: let the server trust
-# http://127.0.0.1:PORT (keys at /jwks.json) and every token can be minted. With tokens-file nothing else is tried
-# than the tokens in it.
+# Where tokens come from. With suite-issuer the judge is the issuer while it runs, or uses a running `quenchz issuer`:
+# let the server trust http://127.0.0.1:PORT (keys at /jwks.json) and every token can be minted. With tokens-file
+# nothing else is tried than the tokens in it. client-credentials asks a real authorization server, command a program.
 [tokens]
 source = "tokens-file"
 file = "tokens.json"
 # source = "suite-issuer"
-# listen = "127.0.0.1:9402"
+# listen = "127.0.0.1:9402"    # or issuer = "http://127.0.0.1:8932"
 
 # Two callers or more. What broad lists and narrow does not is what must be hidden from narrow.
 [callers.broad]

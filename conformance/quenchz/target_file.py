@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from quenchz.authorization_server import AUTH_METHODS
 from quenchz.tokens import read_tokens_file
+from quenchz.web import is_confidential
 from quenchz_spec.shapes import items, members
 from quenchz_spec.subject import KINDS, Budget, CallerSpec, ObservationTool, Target
 
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LIMITERS = ("reserve", "per-caller", "shared", "none")
-_SOURCES = ("suite-issuer", "tokens-file")
+_SOURCES = ("suite-issuer", "client-credentials", "tokens-file", "command")
+_TOKENS = ("source", "file", "listen", "issuer", "tenants", "token_endpoint", "auth_method", "command")
 _REQUIRED = object()
 
 
@@ -27,8 +31,21 @@ class TargetFileError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientSpec:
+    """The client of a caller at an authorization server; `secret_env` names the variable that holds its secret."""
+
+    caller: str
+    id: str
+    secret_env: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """A target and how to reach it."""
+    """A target and how to reach it.
+
+    `source` names where tokens come from, and the fields after it say what that source needs. `folder` is where the
+    target file stands: `command` is started there.
+    """
 
     url: str
     target: Target
@@ -36,6 +53,12 @@ class Configuration:
     source: str = ""
     tokens_file: Path | None = None
     listen: str = ""
+    issuer: str = ""
+    token_endpoint: str = ""
+    auth_method: str = ""
+    clients: tuple[ClientSpec, ...] = ()
+    command: tuple[str, ...] = ()
+    folder: Path | None = None
     owner_authorized: bool = False
 
 
@@ -107,16 +130,16 @@ def read_target_file(path: Path, url: str | None = None, tokens_file: Path | Non
         raise TargetFileError(f"{path}: not TOML: {error}") from None
     keys = (
         *("url", "protocol", "resource", "broad", "narrow", "owner_authorized", "tokens", "callers", "hidden"),
-        *("budget", "observations", "calls", "mask"),
+        *("budget", "observations", "calls", "mask", *_DECLARED),
     )
     top = _Table(data, f"{path}: ", keys)
-    tokens = _Table(top.table("tokens"), f"{path}: tokens.", ("source", "file", "listen"))
+    tokens = _Table(top.table("tokens"), f"{path}: tokens.", _TOKENS)
     source = tokens.choice("source", ("", *_SOURCES), "")
     named = tokens.take("file", str, "")
     if tokens_file is not None:
         source = "tokens-file"
     dialled = url or top.take("url", str)
-    callers = _callers(top.table("callers"), path)
+    callers = _callers(top.table("callers"), path, _CLIENT)
     target = Target(
         resource=top.take("resource", str, dialled),
         callers=callers,
@@ -132,12 +155,15 @@ def read_target_file(path: Path, url: str | None = None, tokens_file: Path | Non
             "challengeable"
         ),
         mask_headers=_Table(top.table("mask"), f"{path}: mask.", ("headers",)).strings("headers"),
+        fresh_budgets=tokens.take("tenants", bool, False) and source == "suite-issuer",
         mintable=source == "suite-issuer",
+        **_declared(top),
     )
     names = [caller.name for caller in callers]
     for key, name in (("broad", target.broad), ("narrow", target.narrow)):
         if name and name not in names:
             raise TargetFileError(f"{path}: {key} is {name!r}; expected one of the callers {', '.join(names)}")
+    _check_source(source, tokens)
     return Configuration(
         url=checked_url(dialled, f"{path}: url"),
         target=target,
@@ -145,8 +171,46 @@ def read_target_file(path: Path, url: str | None = None, tokens_file: Path | Non
         source=source,
         tokens_file=tokens_file or (path.parent / named if named else None),
         listen=tokens.take("listen", str, ""),
+        issuer=tokens.take("issuer", str, ""),
+        token_endpoint=tokens.take("token_endpoint", str, ""),
+        auth_method=tokens.choice("auth_method", ("", *AUTH_METHODS), ""),
+        clients=_clients(top.table("callers"), path) if source == "client-credentials" else (),
+        command=tokens.strings("command"),
+        folder=path.parent,
         owner_authorized=top.take("owner_authorized", bool, False),
     )
+
+
+_DECLARED = ("audience", "leeway_seconds", "profiles", "refetch_seconds", "patience_seconds", "withdrawal_seconds")
+_PROFILES = ("rfc9068", "introspection")
+
+
+def declarations(lines: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of `Target` that lines of a target file declare, such as `audience = "member"`.
+
+    Raises:
+        TargetFileError: they are no TOML, or are about something else than tokens and issuers.
+    """
+    try:
+        data = tomllib.loads("\n".join(lines))
+    except tomllib.TOMLDecodeError as error:
+        raise TargetFileError(f"--declare: not TOML: {error}") from None
+    given = {key.removesuffix("_seconds") for key in data}
+    declared = _declared(_Table(data, "--declare: ", _DECLARED))
+    return {field: value for field, value in declared.items() if field in given}
+
+
+def _declared(top: _Table) -> dict[str, Any]:
+    """Return what a target declares of its tokens and issuers, as fields of `Target`."""
+    profiles = top.strings("profiles")
+    if unknown := [name for name in profiles if name not in _PROFILES]:
+        raise TargetFileError(f"{top.path('profiles')} has {unknown[0]!r}; expected some of {', '.join(_PROFILES)}")
+    times = ("leeway", "refetch", "patience", "withdrawal")
+    seconds: dict[str, float | None] = {name: top.take(f"{name}_seconds", float, None) for name in times}
+    for name, value in seconds.items():
+        if value is not None and not 0 <= value < math.inf:
+            raise TargetFileError(f"{top.path(f'{name}_seconds')} is {value}; expected 0 or more, and finite")
+    return {"audience": top.choice("audience", ("exact", "member"), "exact"), "profiles": profiles, **seconds}
 
 
 def checked_url(url: str, where: str) -> str:
@@ -165,12 +229,46 @@ def checked_url(url: str, where: str) -> str:
     return url
 
 
-def _callers(data: Mapping[str, Any], path: Path) -> tuple[CallerSpec, ...]:
+def _check_source(source: str, tokens: _Table) -> None:
+    """Make sure that what a token source needs is there, and that no secret would travel in the clear."""
+    one_of = {"suite-issuer": ("listen", "issuer"), "client-credentials": ("issuer", "token_endpoint")}.get(source, ())
+    given = [key for key in one_of if tokens.take(key, str, "")]
+    if one_of and len(given) != 1:
+        both = f"{tokens.path(one_of[0])} and {tokens.path(one_of[1])} are both"
+        raise TargetFileError(f"{both if given else both.replace('both', 'neither')} given; {source} takes one of them")
+    for key in given:
+        url = tokens.take(key, str)
+        if key != "listen" and not is_confidential(url):
+            raise TargetFileError(f"{tokens.path(key)} is {url!r}; expected an https URL, or http on this machine")
+    command = tokens.strings("command")
+    if source == "command" and not (command and command[0]):
+        raise TargetFileError(f'{tokens.path("command")} is missing; expected a program, as in ["python3", "mint.py"]')
+
+
+_CLIENT = ("client_id", "client_secret_env")
+
+
+def _clients(data: Mapping[str, Any], path: Path) -> tuple[ClientSpec, ...]:
+    found: list[ClientSpec] = []
+    for name, entry in data.items():
+        identifier, variable = (members(entry).get(key) for key in _CLIENT)
+        if not isinstance(identifier, str) or not identifier:
+            raise TargetFileError(f"{path}: callers.{name}.client_id is {identifier!r}; expected the id of a client")
+        if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise TargetFileError(
+                f"{path}: callers.{name}.client_secret_env is not the name of an environment variable; expected the "
+                "name of the one that holds the secret, never the secret itself"
+            )
+        found.append(ClientSpec(caller=name, id=identifier, secret_env=variable))
+    return tuple(found)
+
+
+def _callers(data: Mapping[str, Any], path: Path, more: Sequence[str] = ()) -> tuple[CallerSpec, ...]:
     found: list[CallerSpec] = []
     for name, entry in data.items():
         if not isinstance(entry, dict):
             raise TargetFileError(f"{path}: callers.{name} is {entry!r}; expected a table")
-        table = _Table(members(entry), f"{path}: callers.{name}.", ("scopes", "reserve"))
+        table = _Table(members(entry), f"{path}: callers.{name}.", ("scopes", "reserve", *more))
         reserve = table.take("reserve", int, 0)
         if reserve < 0:
             raise TargetFileError(f"{path}: callers.{name}.reserve is {reserve}; expected 0 units or more")

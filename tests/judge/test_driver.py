@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from judge_support import FakeServer, FakeTokens, Reply, Sent, budget, result, target, world
 
-from quenchz.driver import Limits, UnreachableError
+from quenchz.driver import Limits, UnreachableError, _ExampleTokens
 from quenchz.transport import (
     AnswerTimedOutError,
     CannotConnectError,
     ConnectionClosedError,
     MalformedAnswerError,
+    Received,
+    Transport,
     TransportError,
 )
-from quenchz_spec.outcomes import ControlError, UntestableError, VoidError
-from quenchz_spec.vocabulary import Ask, Role, TokenRecipe
+from quenchz_spec.outcomes import NoAnswerError, UntestableError, VoidError
+from quenchz_spec.vocabulary import Ask, Claim, Role, SecondsFromNow, TokenRecipe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BROAD = TokenRecipe(caller="broad")
@@ -130,6 +133,16 @@ def test_a_void_never_waits_much_longer_than_the_declared_window(told: str) -> N
     assert 0 < void.value.wait <= 120
 
 
+def test_a_second_void_of_a_requirement_waits_for_the_whole_window_whatever_was_told() -> None:
+    of = world(constantly(Reply(429, (("retry-after", "0"),))), target(budget(window=60.0)))
+    waits: list[float] = []
+    for example, channel in ((1, "QZ-DEN-1"), (2, "QZ-DEN-1"), (3, "QZ-DEN-2")):
+        with of.subject.channel(channel, example, voids_refusals=True), pytest.raises(VoidError) as void:
+            of.subject.ask(CALL)
+        waits.append(void.value.wait)
+    assert waits == [0.0, pytest.approx(61.2), 0.0]
+
+
 def test_an_untouched_budget_is_waited_for_at_most_one_window() -> None:
     of = world(of=target(budget(window=60.0)))
     of.subject.fresh_budget()
@@ -187,6 +200,14 @@ def test_what_waiting_would_not_mend_is_not_sent_again(error: type[TransportErro
     with pytest.raises(UntestableError):
         of.subject.ask(LIST)
     assert len(of.transport.sent) == 1
+
+
+def test_a_request_without_an_answer_says_in_which_way_there_is_none() -> None:
+    """A property may be about just that: a token that breaks the server."""
+    of = world(failing(ConnectionClosedError, sent=0.5, reset=True))
+    with pytest.raises(NoAnswerError) as none:
+        of.subject.ask(LIST)
+    assert none.value.code == "QZ_E_CONNECTION_CLOSED"
 
 
 def test_no_more_requests_are_sent_than_allowed() -> None:
@@ -303,10 +324,10 @@ def test_each_caller_has_a_session_of_its_own_on_the_stateful_wire() -> None:
     assert len({session for _, session in used}) == 2
 
 
-def test_a_session_that_cannot_be_opened_is_a_failed_control() -> None:
+def test_a_session_that_cannot_be_opened_leaves_the_example_untestable() -> None:
     of = world(constantly(Reply(500)))
     of.subject.wire = "2025-11-25"
-    with pytest.raises(ControlError, match="a session of broad"):
+    with pytest.raises(UntestableError, match="a good token of broad opens no session"):
         of.subject.ask(LIST)
 
 
@@ -334,3 +355,72 @@ def test_the_sanity_probe_tells_a_dead_server_from_a_live_one() -> None:
     assert world().subject.is_alive()
     assert not world(constantly(Reply(500))).subject.is_alive()
     assert not world(failing(AnswerTimedOutError, sent=0.0, timeout=1.0)).subject.is_alive()
+
+
+# --- short tokens and open streams ----------------------------------------------------------------------------------
+
+
+class Numbering(FakeTokens):
+    """A source whose tokens are all different."""
+
+    def token(self, recipe: TokenRecipe, domain: int) -> str:
+        self.domains.append(domain)
+        return f"token-number-{len(self.domains)}"
+
+
+def test_a_token_with_a_moment_of_its_own_is_the_same_within_an_example_alone() -> None:
+    of = world(constantly(Reply(401)))
+    of.subject._tokens = _ExampleTokens(Numbering())
+    soon = TokenRecipe(caller="broad", claims=(Claim("exp", SecondsFromNow(2)),))
+    sent: list[str] = []
+    for _ in range(2):
+        of.subject.begin_example()
+        for recipe in (soon, soon, soon.fresh(1)):
+            of.subject.ask(Ask(method="tools/list", token=recipe))
+            sent.append(of.transport.sent[-1].token)
+    assert [text.removeprefix("token-number-") for text in sent] == ["1", "1", "2", "3", "3", "4"]
+
+
+class Streaming(Transport):
+    """Opens a stream that says one thing, and then nothing until the caller has waited long enough."""
+
+    def __init__(self, error: type[TransportError], started: bool = True, **members: Any) -> None:
+        super().__init__("http", "127.0.0.1", 9, lambda: 0.0)
+        self.timeouts: list[float] = []
+        self.error, self.started, self.members = error, started, members
+
+    def exchange(
+        self,
+        method: str,
+        target: str,
+        headers: Any,
+        body: bytes,
+        *,
+        timeout: float,
+        size_cap: int,
+        done: Callable[[bytes], bool] | None = None,
+    ) -> Received:
+        self.timeouts.append(timeout)
+        assert done is None
+        head = (("content-type", "text/event-stream"),)
+        partial = Received("HTTP/1.1 200 OK", head, b": ping\n\n", 1.0, 1.1, 1.2) if self.started else None
+        raise self.error(origin="http://127.0.0.1:9", sent=1.0, ended=5.0, partial=partial, **self.members)
+
+
+@pytest.mark.parametrize(("error", "members"), [(AnswerTimedOutError, {"timeout": 4.0}), (ConnectionClosedError, {})])
+def test_a_stream_is_listened_to_until_its_end_or_for_so_many_seconds(
+    error: type[TransportError], members: dict[str, Any]
+) -> None:
+    of = world()
+    transport = of.subject._transport = Streaming(error, **members)
+    answer = of.subject.ask(Ask(method="", verb="GET", token=BROAD, listen=4.0))
+    assert (answer.status, answer.response.body) == (200, ": ping\n\n")
+    assert (answer.at.first - answer.at.sent, answer.at.last - answer.at.sent) == pytest.approx((0.1, 4.0))
+    assert transport.timeouts == [4.0]
+
+
+def test_a_stream_that_never_began_is_no_answer() -> None:
+    of = world()
+    of.subject._transport = Streaming(AnswerTimedOutError, started=False, timeout=4.0)
+    with pytest.raises(UntestableError, match="QZ_E_TIMED_OUT"):
+        of.subject.ask(Ask(method="", verb="GET", token=BROAD, listen=4.0))

@@ -12,12 +12,28 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quenchz.mint import Mint, Redactor, SigningKey, UnknownIssuerError, secrets_in
+from quenchz_spec.outcomes import UntestableError
 from quenchz_spec.resources import Edit, Uri
-from quenchz_spec.vocabulary import Audience, AudienceForm, Claim, RawJson, SecondsFromNow, Signature, TokenRecipe
+from quenchz_spec.vocabulary import (
+    Audience,
+    AudienceForm,
+    Claim,
+    Filler,
+    OurKey,
+    RawJson,
+    SecondsFromNow,
+    Shape,
+    Signature,
+    TokenRecipe,
+)
 
 RESOURCE = "https://rates.quenchz.invalid/mcp"
 ISSUER = "http://127.0.0.1:1"
@@ -26,7 +42,9 @@ KEY = SigningKey.generate("trusted-1")
 STRANGER_KEY = SigningKey.generate("stranger-1")
 GOOD = TokenRecipe(caller="broad")
 NOW = time.time()
-MINT = Mint(ISSUER, KEY, STRANGER_KEY, STRANGER, RESOURCE, lambda: NOW)
+LIFETIME = 36_000
+"""Seconds; longer than any session of tests, since PyJWT reads the clock for itself."""
+MINT = Mint(ISSUER, KEY, STRANGER_KEY, STRANGER, RESOURCE, lambda: NOW, lifetime=LIFETIME)
 
 
 def mint(recipe: TokenRecipe = GOOD, issuer: str | None = None) -> str:
@@ -57,7 +75,7 @@ def test_a_plain_recipe_makes_a_token_that_an_independent_library_admits() -> No
     claims = verify(token)
     assert list(claims) == ["iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope"]
     assert claims["scope"] == "rates:read rates:history"
-    assert (claims["iat"], claims["exp"]) == (int(NOW), int(NOW) + 600)
+    assert (claims["iat"], claims["exp"]) == (int(NOW), int(NOW) + LIFETIME)
     assert jwt.get_unverified_header(token) == {"alg": "ES256", "typ": "at+jwt", "kid": "trusted-1"}
 
 
@@ -121,16 +139,33 @@ def test_each_forgery_is_the_one_it_is_called() -> None:
     assert {member: header["alg"] for member, header in headers.items() if header["alg"] != "ES256"} == {
         Signature.NONE: "none",
         Signature.HS256_PUBLIC_KEY: "HS256",
+        Signature.HS256_PUBLIC_KEY_DER: "HS256",
+        Signature.HS256_PUBLIC_KEY_JWK: "HS256",
+        Signature.HS256_EMPTY: "HS256",
         Signature.UNLISTED_ALGORITHM: "ES512",
     }
     assert {member for member, token in tokens.items() if token.endswith(".")} == {Signature.NONE, Signature.STRIPPED}
     assert verify(tokens[Signature.STRANGER], STRANGER_KEY)["sub"] == "broad"
 
 
-def test_an_hmac_with_the_public_key_is_what_a_confused_verifier_computes() -> None:
-    head, payload, signature = mint(TokenRecipe(caller="broad", signature=Signature.HS256_PUBLIC_KEY)).split(".")
-    digest = hmac.new(KEY.public_pem(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
-    assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == signature
+def spki(encoding: Encoding) -> bytes:
+    return jwt.PyJWK(KEY.jwk()).key.public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("signature", "secret"),
+    [
+        (Signature.HS256_PUBLIC_KEY, spki(Encoding.PEM)),
+        (Signature.HS256_PUBLIC_KEY_DER, spki(Encoding.DER)),
+        (Signature.HS256_PUBLIC_KEY_JWK, json.dumps(KEY.jwk()).encode()),
+        (Signature.HS256_EMPTY, b""),
+    ],
+    ids=["pem", "der", "jwk", "empty"],  # the secrets themselves are new in every process
+)
+def test_an_hmac_with_what_is_public_is_what_a_confused_verifier_computes(signature: Signature, secret: bytes) -> None:
+    head, payload, tail = mint(TokenRecipe(caller="broad", signature=signature)).split(".")
+    digest = hmac.new(secret, f"{head}.{payload}".encode(), hashlib.sha256).digest()
+    assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == tail
 
 
 def test_a_signature_of_an_unlisted_algorithm_is_good_for_a_verifier_that_ignores_the_name() -> None:
@@ -157,6 +192,186 @@ def test_a_stranger_signs_properly_in_its_own_name() -> None:
 def test_an_issuer_that_is_neither_is_refused() -> None:
     with pytest.raises(UnknownIssuerError, match="'somebody'"):
         mint(TokenRecipe(caller="broad", issuer="somebody"))
+
+
+def test_the_signature_of_another_token_is_over_its_header_too() -> None:
+    recipe = TokenRecipe(caller="broad", signature=Signature.OTHER_TOKEN, header=(Claim("kid", "../x"),))
+    assert jwt.get_unverified_header(mint(recipe))["kid"] == "../x"
+    with pytest.raises(jwt.InvalidSignatureError):
+        verify(mint(recipe))
+
+
+# --- headers --------------------------------------------------------------------------------------------------------
+
+
+def test_members_of_a_header_are_replaced_in_place_added_last_and_removed() -> None:
+    changes = (Claim("typ", "JWT"), Claim("crit", ["b64"]), Claim("b64", False), Claim("kid", Filler(3)))
+    token = mint(TokenRecipe(caller="broad", header=changes, without_header=("alg", "absent")))
+    assert decoded(token.split(".")[0]) == '{"typ":"JWT","kid":"aaa","crit":["b64"],"b64":false}'
+
+
+def test_raw_json_and_moments_stand_in_headers_too() -> None:
+    changes = (Claim("kid", RawJson('"a","kid":"b"')), Claim("iat", SecondsFromNow(-5)))
+    token = mint(TokenRecipe(caller="broad", header=changes))
+    assert decoded(token.split(".")[0]).endswith(f'"kid":"a","kid":"b","iat":{int(NOW) - 5}}}')
+
+
+def test_a_changed_header_is_signed_along() -> None:
+    changed = TokenRecipe(caller="broad", header=(Claim("typ", "JWT"),), without_header=("kid",))
+    assert verify(mint(changed))["aud"] == RESOURCE
+
+
+CANARY = "http://127.0.0.1:3/canary"
+NAMING = Mint(ISSUER, KEY, STRANGER_KEY, STRANGER, RESOURCE, lambda: NOW, lifetime=LIFETIME, canary=CANARY)
+
+
+def naming(name: str, key: OurKey) -> str:
+    recipe = TokenRecipe(caller="broad", signature=Signature.STRANGER, header=(Claim(name, key),))
+    return NAMING.mint(recipe, subject="broad", scopes=[])
+
+
+def test_a_token_that_carries_its_own_key_verifies_with_that_key_alone() -> None:
+    token = naming("jwk", OurKey.JWK)
+    header = jwt.get_unverified_header(token)
+    assert header["kid"] == header["jwk"]["kid"] == "trusted-1"
+    assert "d" not in header["jwk"]
+    own = jwt.PyJWK(header["jwk"]).key
+    assert jwt.decode(token, own, algorithms=["ES256"], audience=RESOURCE)["sub"] == "broad"
+    with pytest.raises(jwt.InvalidSignatureError):
+        verify(token)
+
+
+def test_a_token_that_carries_its_own_certificate_verifies_with_the_key_in_it_alone() -> None:
+    token = naming("x5c", OurKey.X5C)
+    (text,) = jwt.get_unverified_header(token)["x5c"]
+    certificate = x509.load_der_x509_certificate(base64.b64decode(text, validate=True))
+    certificate.verify_directly_issued_by(certificate)
+    assert certificate.not_valid_before_utc.timestamp() < NOW < certificate.not_valid_after_utc.timestamp()
+    own: Any = certificate.public_key()
+    assert jwt.decode(token, own, algorithms=["ES256"], audience=RESOURCE)["sub"] == "broad"
+    with pytest.raises(jwt.InvalidSignatureError):
+        verify(token)
+
+
+@pytest.mark.parametrize(("name", "file"), [("jku", "jwks.json"), ("x5u", "cert.pem")])
+def test_a_token_that_says_where_its_key_is_names_the_canary(name: str, file: str) -> None:
+    header = jwt.get_unverified_header(naming(name, OurKey[name.upper()]))
+    assert header[name] == f"{CANARY}/{file}"
+
+
+@pytest.mark.parametrize("key", [OurKey.JKU, OurKey.X5U])
+def test_without_a_canary_no_url_can_be_named(key: OurKey) -> None:
+    with pytest.raises(UntestableError, match="canary"):
+        mint(TokenRecipe(caller="broad", header=(Claim("x", key),)))
+
+
+# --- generations ----------------------------------------------------------------------------------------------------
+
+
+def test_each_generation_signs_with_a_key_of_its_own() -> None:
+    keys = [KEY, SigningKey.generate("trusted-2")]
+    turning = Mint(ISSUER, KEY, STRANGER_KEY, STRANGER, RESOURCE, lambda: NOW, lifetime=LIFETIME, keys=keys.__getitem__)
+    for number, key in enumerate(keys):
+        token = turning.mint(TokenRecipe(caller="broad", generation=number), subject="broad", scopes=[])
+        assert verify(token, key)["sub"] == "broad"
+        assert jwt.get_unverified_header(token)["kid"] == f"trusted-{number + 1}"
+        with pytest.raises(jwt.InvalidSignatureError):
+            verify(token, keys[1 - number])
+
+
+def test_a_mint_with_one_key_has_no_later_generation() -> None:
+    with pytest.raises(UntestableError, match="one key"):
+        mint(TokenRecipe(caller="broad", generation=1))
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def shaped(shape: Shape, **more: Any) -> str:
+    return mint(TokenRecipe(caller="broad", shape=shape, **more))
+
+
+LENIENT = (Shape.PADDED, Shape.URL_UNSAFE)
+"""What PyJWT decodes although RFC 7515 §2 has no such base64url."""
+
+
+@pytest.mark.parametrize("shape", [s for s in Shape if s not in (Shape.COMPACT, Shape.OPAQUE, *LENIENT)])
+def test_every_other_shape_is_refused_by_an_independent_library(shape: Shape) -> None:
+    with pytest.raises(jwt.InvalidTokenError):
+        verify(shaped(shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "lengths"),
+    [
+        (Shape.EMPTY, "0"),
+        (Shape.ONE, "n"),
+        (Shape.TWO, "nn"),
+        (Shape.FOUR, "nnnn"),
+        (Shape.FIVE, "nnnnn"),
+        (Shape.ENCRYPTED, "n0nnn"),
+        (Shape.DETACHED, "n0n"),
+        (Shape.HEADERLESS, "0nn"),
+        (Shape.TRUNCATED, "nnn"),
+        (Shape.PADDED, "nnn"),
+        (Shape.URL_UNSAFE, "nnn"),
+        (Shape.NO_JSON, "nnn"),
+        (Shape.LIST, "nnn"),
+    ],
+)
+def test_a_shape_has_its_segments(shape: Shape, lengths: str) -> None:
+    assert "".join("n" if segment else "0" for segment in shaped(shape).split(".")) == lengths
+
+
+@pytest.mark.parametrize("shape", [Shape.FOUR, Shape.FIVE])
+def test_what_has_segments_more_begins_with_a_good_token(shape: Shape) -> None:
+    assert verify(".".join(shaped(shape).split(".")[:3]))["aud"] == RESOURCE
+
+
+def test_what_is_written_twice_is_a_good_token_once_it_is_put_together() -> None:
+    found = json.loads(shaped(Shape.JSON))
+    assert verify(f"{found['protected']}.{found['payload']}.{found['signature']}")["aud"] == RESOURCE
+    assert "\n" not in shaped(Shape.JSON)
+
+
+@pytest.mark.parametrize("shape", LENIENT)
+def test_a_lenient_reader_admits_what_is_padded_or_in_the_other_alphabet(shape: Shape) -> None:
+    for _ in range(50):
+        token = shaped(shape)
+        wanted = "=" if shape is Shape.PADDED else "+/"
+        assert set(token) & set(wanted)
+        signed, _, tail = token.rpartition(".")
+        raw = base64.b64decode(tail + "==", altchars=b"-_" if shape is Shape.PADDED else b"+/")
+        assert jwt.get_algorithm_by_name("ES256").verify(signed.encode(), KEY.private.public_key(), raw)
+
+
+def test_a_truncated_signature_is_a_byte_short() -> None:
+    assert len(base64.urlsafe_b64decode(shaped(Shape.TRUNCATED).split(".")[2])) == 63
+
+
+def test_a_payload_of_another_kind_is_rightly_signed() -> None:
+    public = jwt.PyJWK(KEY.jwk()).key
+    texts = [jwt.PyJWS().decode(shaped(shape), public, ["ES256"]) for shape in (Shape.NO_JSON, Shape.LIST)]
+    assert texts[0] == b"quenchz"
+    assert [claims["aud"] for claims in json.loads(texts[1])] == [RESOURCE]
+
+
+def test_an_encrypted_token_opens_with_the_private_key_of_its_issuer() -> None:
+    """ECDH-ES written out from RFC 7518 §4.6 with nothing of the mint: no library that is installed knows JWE."""
+    head, wrapped, nonce, sealed, tag = shaped(Shape.ENCRYPTED).split(".")
+    header = json.loads(decoded(head))
+    assert (header["alg"], header["enc"], header["kid"], wrapped) == ("ECDH-ES", "A256GCM", "trusted-1", "")
+    shared = KEY.private.exchange(ec.ECDH(), jwt.PyJWK({**header["epk"], "alg": "ES256"}).key)
+    info = b"\0\0\0\7A256GCM" + b"\0\0\0\0" + b"\0\0\0\0" + b"\0\0\1\0"
+    secret = hashlib.sha256(b"\0\0\0\1" + shared + info).digest()
+    raw = [base64.urlsafe_b64decode(segment + "==") for segment in (nonce, sealed, tag)]
+    claims = json.loads(AESGCM(secret).decrypt(raw[0], raw[1] + raw[2], head.encode()))
+    assert claims["aud"] == RESOURCE
+
+
+def test_an_opaque_token_is_not_of_this_mint() -> None:
+    with pytest.raises(UntestableError, match="opaque"):
+        shaped(Shape.OPAQUE)
 
 
 # --- claims ---------------------------------------------------------------------------------------------------------
@@ -193,6 +408,16 @@ def test_claims_are_replaced_in_place_added_last_and_removed() -> None:
     assert json.loads(text)["sub"] == ["é", None, True]
 
 
+def test_our_audience_can_stand_in_another_claim() -> None:
+    text = payload_text(mint(TokenRecipe(caller="broad", claims=(Claim("resource", Audience()),))))
+    assert json.loads(text)["resource"] == RESOURCE
+
+
+def test_a_filler_is_so_many_letters() -> None:
+    text = payload_text(mint(TokenRecipe(caller="broad", claims=(Claim("padding", Filler(8192)),))))
+    assert json.loads(text)["padding"] == "a" * 8192
+
+
 def test_raw_json_is_written_as_it_stands() -> None:
     text = payload_text(mint(TokenRecipe(caller="broad", claims=(Claim("exp", RawJson("1e400")),))))
     assert '"exp":1e400,' in text
@@ -202,7 +427,7 @@ def test_raw_json_is_written_as_it_stands() -> None:
     ("claim", "error"),
     [
         (Claim("exp", SecondsFromNow(-1)), jwt.ExpiredSignatureError),
-        (Claim("nbf", SecondsFromNow(60)), jwt.ImmatureSignatureError),
+        (Claim("nbf", SecondsFromNow(36_000)), jwt.ImmatureSignatureError),
         (Claim("iss", "https://other.example"), jwt.InvalidIssuerError),
         (Claim("aud", f"{RESOURCE}/"), jwt.InvalidAudienceError),
     ],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -27,6 +29,12 @@ resource = "https://rates.example/mcp"
 broad = "boss"
 narrow = "clerk"
 owner_authorized = true
+audience = "member"
+leeway_seconds = 30
+profiles = ["rfc9068"]
+refetch_seconds = 2.5
+patience_seconds = 4
+withdrawal_seconds = 0
 
 [tokens]
 source = "tokens-file"
@@ -89,12 +97,25 @@ def test_every_key_reaches_the_description(tmp_path: Path) -> None:
         ObservationTool(tool="rates", arguments={"currency": "USD"}, since="since", gap_causes=("gap",)),
     )
     assert (target.may_call, target.challengeable, target.mask_headers) == (("rates",), ("admin",), ("X-Request-Id",))
+    assert (target.audience, target.leeway, target.profiles) == ("member", 30.0, ("rfc9068",))
+    assert (target.refetch, target.patience, target.withdrawal) == (2.5, 4.0, 0.0)
+
+
+def test_the_schema_has_the_keys_that_are_read(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    schema = json.loads((pytestconfig.rootpath / "spec/schemas/target.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(tomllib.loads(FULL))
+    with pytest.raises(TargetFileError) as error:
+        read(tmp_path, 'url = "http://a"\nurls = []')
+    assert set(str(error.value).rpartition("it has ")[2].split(", ")) == set(schema["properties"])
 
 
 def test_a_url_alone_is_a_target(tmp_path: Path) -> None:
     found = read(tmp_path, 'url = "https://mcp.example/mcp"')
     assert found.target.resource == found.url == "https://mcp.example/mcp"
-    assert (found.protocol, found.owner_authorized, found.target.budget) == ("auto", False, None)
+    target = found.target
+    assert (found.protocol, found.owner_authorized, target.budget) == ("auto", False, None)
+    assert (target.audience, target.leeway, target.profiles) == ("exact", None, ())
+    assert (target.refetch, target.patience, target.withdrawal) == (None, None, None)
 
 
 def test_the_command_line_stands_in_for_the_file(tmp_path: Path) -> None:
@@ -141,6 +162,12 @@ WRONG: list[tuple[str, str, list[str]]] = [
     ("an unknown kind", 'url = "http://a"\n[hidden]\ntool = ["x"]', ["hidden.tool", "not a key", "resource_templates"]),
     ("an observation", 'url = "http://a"\n[[observations]]\nfrom = "x"', ["observations[0].tool", "missing"]),
     ("observations", 'url = "http://a"\nobservations = [1]', ["observations[0]", "1", "a table"]),
+    ("an audience", 'url = "http://a"\naudience = "any"', ["audience", "'any'", "exact, member"]),
+    ("a leeway below zero", 'url = "http://a"\nleeway_seconds = -1', ["leeway_seconds", "-1", "0 or more"]),
+    ("a leeway without end", 'url = "http://a"\nleeway_seconds = inf', ["leeway_seconds", "inf", "finite"]),
+    ("a patience that is text", 'url = "http://a"\npatience_seconds = "2"', ["patience_seconds", "'2'", "a number"]),
+    ("no number of seconds", 'url = "http://a"\nrefetch_seconds = nan', ["refetch_seconds", "nan", "0 or more"]),
+    ("a profile", 'url = "http://a"\nprofiles = ["rfc9069"]', ["profiles", "'rfc9069'", "introspection"]),
     ("a call", 'url = "http://a"\n[calls]\nallowed = ["x"]', ["calls.allowed", "not a key", "allow"]),
 ]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from quenchz.issuer import SuiteIssuer
-from quenchz.mint import Mint, SigningKey
 from quenchz.tokens import FileSource, SuiteSource, TokensFileError, payload_of, read_tokens_file
 from quenchz_spec.outcomes import UntestableError
 from quenchz_spec.resources import Edit, Uri
@@ -116,8 +115,7 @@ def test_a_token_that_the_file_does_not_hold_is_never_replaced_by_another(recipe
 def test_a_budget_domain_is_a_tenant_where_budgets_are_fresh(fresh: bool) -> None:
     target = Target(resource=RESOURCE, callers=(CallerSpec(name="broad", scopes=("a", "b")),), fresh_budgets=fresh)
     with SuiteIssuer() as issuer:
-        mint = Mint(issuer.base_url, issuer.key, SigningKey.generate("s"), "https://s.invalid", RESOURCE, time.time)
-        source = SuiteSource(issuer, mint, target)
+        source = SuiteSource(issuer, issuer.mint(RESOURCE), target)
         payloads = [payload_of(source.token(BROAD, domain)) for domain in (1, 2)]
         assert [p["iss"] for p in payloads] == (
             [issuer.tenant(1), issuer.tenant(2)] if fresh else [issuer.base_url, issuer.base_url]
