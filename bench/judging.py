@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import httpx2
 from load import VoidError
 
-from quenchz.check import STRANGER
 from quenchz.driver import HttpSubject
 from quenchz.engine import Profile, Runner
 from quenchz.history import HistoryWriter
+from quenchz.issuer import STRANGER
 from quenchz.mint import Mint, SigningKey
 from quenchz.reference import reference_target
 from quenchz.tokens import TOKEN_LIFETIME, SuiteSource

@@ -5,7 +5,7 @@ ratio is taken within a round, and the median over the rounds is printed, with t
 Servers run on the first core, clients on the last one. A figure whose answers were not all as they must be is void, and
 the exit status is then 1; an unmet goal is printed and changes no exit status.
 
-Three questions (issue 2, acceptance 7):
+Four questions (issue 2, acceptance 7; issue 4, acceptance 5):
 
 1. The judge, generation and judging included, against a bare client that sends the judge's own recorded bytes over one
    kept connection: requests per second. `httpx2` is the goal's denominator, `http.client` of the standard library a
@@ -17,6 +17,9 @@ Three questions (issue 2, acceptance 7):
    reference server leaves out the SDK's tracing middleware, whose spans would bear what a caller sent as a name; so the
    bare server is measured as the SDK ships it, and once more without that middleware.
 3. The reference server with 1,000 tools against one tool: server CPU per call.
+4. Gate 1 of the reference server, token verified and audience compared, against the SDK's bearer path with
+   the same verifier: CPU per request, with tokens that were not seen before. The table has a token in gate 1's cache
+   beside it, and the goal below it the SDK's path with PyJWT's own decoding, which checks less. `bearer.py` says more.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -34,6 +38,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bearer import CACHED, SDK_PLAIN, SDK_SAME, UNSEEN
 from judging import Run, as_pairs, judge, record, replay_http_client, replay_httpx2
 from load import Load, VoidError, drive, request_of, structured_content, warm
 from servers import CORES, FOLDER, Server, StartError, running
@@ -108,10 +113,12 @@ class Goal:
 T = TypeVar("T")
 Judged = dict[tuple[str, str], list[Run]]
 Loads = dict[str, list[Load]]
+Bearer = dict[str, list[float]]
+"""For each way through the bearer token, microseconds of CPU per request in each round."""
 
 
-def goals_of(judged: Judged, loads: Loads) -> list[Goal]:
-    """Return every goal of acceptance 7 with what was measured for it, unmet ones first."""
+def goals_of(judged: Judged, loads: Loads, bearer: Bearer) -> list[Goal]:
+    """Return every goal of both acceptances with what was measured for it, unmet ones first."""
     goals: list[Goal] = []
     for server, words in ((PLAYBACK, "trivial server"), (REFERENCE, "reference server")):
         for client, note in ((HTTPX2, ", the goal's denominator"), (HTTP_CLIENT, "")):
@@ -127,6 +134,9 @@ def goals_of(judged: Judged, loads: Loads) -> list[Goal]:
     goals.append(Goal(f"calls/s: {name}, its tracing left out as here", untraced, at_least=0.85))
     by_tools = _ratios(loads[MANY_TOOLS], loads[ONE_TOOL], lambda load: load.cpu_per_call)
     goals.append(Goal("server CPU per call: reference with 1,000 tools over 1 tool", by_tools, at_most=1.15))
+    for way, words in ((SDK_SAME, "with the same verifier"), (SDK_PLAIN, "with jwt.decode, which checks less")):
+        ratios = _ratios(bearer[UNSEEN], bearer[way], float)
+        goals.append(Goal(f"CPU per request: gate 1, tokens unseen, over the SDK's path {words}", ratios, at_most=1.0))
     return sorted(goals, key=lambda goal: goal.is_met)
 
 
@@ -142,6 +152,20 @@ def tokens(issuer: SuiteIssuer, count: int) -> list[str]:
         mint.mint(TokenRecipe(caller=name), subject=name, scopes=("rates:read",))
         for name in (f"caller-{number:04d}" for number in range(count))
     ]
+
+
+def measure_bearer(size: Size) -> tuple[Bearer, int]:
+    """Measure the ways through the bearer token, and return them with the bytes that gate 1 keeps for a token.
+
+    Raises:
+        VoidError: a good token was not let through.
+    """
+    command = [sys.executable, str(FOLDER / "bearer.py"), "--tokens", str(size.callers), "--rounds", str(size.rounds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise VoidError(f"bearer.py ended with {done.returncode}")
+    found = json.loads(done.stdout)
+    return found["cpu_us_per_request"], found["bytes_per_cached_token"]
 
 
 def measure(size: Size, progress: Callable[[str], None]) -> tuple[Judged, Loads, dict[str, Any]]:
@@ -228,7 +252,7 @@ def _judge_round(
             judged.setdefault((server.name, client), []).append(run)
 
 
-def table(judged: Judged, loads: Loads, facts: Mapping[str, Any], size: Size) -> list[str]:
+def table(judged: Judged, loads: Loads, bearer: Bearer, facts: Mapping[str, Any], size: Size) -> list[str]:
     """Return the figures behind the ratios as lines of text."""
     lines = [
         "",
@@ -253,6 +277,12 @@ def table(judged: Judged, loads: Loads, facts: Mapping[str, Any], size: Size) ->
         cpu = statistics.median(load.cpu_per_call for load in loads_of)
         busy = statistics.median(load.server_cpu / load.seconds for load in loads_of)
         lines.append(f"{name:<12}{rate:>11.0f}{cpu:>20.0f}{busy:>12.0%}{facts['answer bytes'][name]:>14}")
+    lines += ["", f"One request through the bearer token, {size.callers} tokens a round; gate 1 keeps"]
+    lines[-1] += f" {facts['bytes per cached token']} bytes of each, of 20,000 at most"
+    lines.append(f"{'way':<32}{'CPU us/request':>15}{'lowest':>9}{'highest':>9}")
+    for way in (UNSEEN, CACHED, SDK_SAME, SDK_PLAIN):
+        costs = bearer[way]
+        lines.append(f"{way:<32}{statistics.median(costs):>15.1f}{min(costs):>9.1f}{max(costs):>9.1f}")
     return lines
 
 
@@ -273,10 +303,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         judged, loads, facts = measure(size, lambda text: print(f"... {text}", file=sys.stderr, flush=True))
+        bearer, facts["bytes per cached token"] = measure_bearer(size)
     except (VoidError, StartError) as error:
         print(f"void: {error}", file=sys.stderr)
         return 1
-    goals = goals_of(judged, loads)
+    goals = goals_of(judged, loads, bearer)
     machine = f"Python {platform.python_version()}, {len(CORES)} cores, load {os.getloadavg()[0]:.1f} at the end"
     print(f"{machine}; medians of {size.rounds} rounds (lowest to highest)\n")
     for goal in goals:
@@ -284,13 +315,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{mark} {goal.got:5.2f} ({min(goal.ratios):.2f} to {max(goal.ratios):.2f})  goal {goal.words}  {goal.name}"
         )
-    print("\n".join(table(judged, loads, facts, size)))
+    print("\n".join(table(judged, loads, bearer, facts, size)))
     if options.json is not None:
         document = {
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "machine": machine,
             "goals": [goal.to_json() for goal in goals],
             "facts": facts,
+            "bearer CPU us per request": {way: round(statistics.median(costs), 1) for way, costs in bearer.items()},
         }
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0

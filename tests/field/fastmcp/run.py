@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from field.fastmcp import environment
+from field.processes import serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 SERVER = Path(__file__).resolve().parent / "server.py"
 READY = "field server ready: "
-
-
-class FieldServerError(RuntimeError):
-    """The field server did not become ready; the text ends with what it wrote to standard error."""
 
 
 @contextlib.contextmanager
@@ -41,40 +35,8 @@ def start(
         )
     command = [str(environment.PYTHON), "-I", str(SERVER), "--port", "0"]
     command += ["--issuer", issuer, "--jwks-url", jwks_url, "--resource", resource]
-    # FastMCP reads its settings from FASTMCP_ variables (-I covers Python's own): what is measured is the defaults.
+    # FastMCP reads its settings from FASTMCP_ variables (-I covers Python's own), and from a .env file of the working
+    # directory, which is therefore empty: what is measured is the defaults.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("FASTMCP_")}
-    with (
-        tempfile.TemporaryDirectory() as folder,  # FastMCP also reads a .env file of the working directory
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=errors) as process,
-    ):
-        try:
-            line = _first_line(process, ready_within)
-            if not line.startswith(READY):
-                errors.seek(0)
-                said = errors.read().decode(errors="replace")[-2000:]
-                raise FieldServerError(
-                    f"got {line!r} in place of the readiness line (waited up to {ready_within} s); {said}"
-                )
-            yield line.removeprefix(READY).strip()
-        finally:
-            process.terminate()
-            try:
-                process.wait(ended_within)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _first_line(process: subprocess.Popen[bytes], within: float) -> str:
-    """Read the first line of a process's output; "" if it ends, or is silent for `within` seconds."""
-    lines: list[bytes] = []
-
-    def read() -> None:
-        if process.stdout is not None:
-            lines.append(process.stdout.readline())
-
-    # A thread, since a pipe has no read with a limit on every platform; the process's end ends it too.
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    reader.join(within)
-    return lines[0].decode(errors="replace") if lines else ""
+    with serving(command, READY, variables=variables, ready_within=ready_within, ended_within=ended_within) as url:
+        yield url

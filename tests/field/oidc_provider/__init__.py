@@ -1,0 +1,1 @@
+"""oidc-provider, an authorization server that nobody here wrote."""
