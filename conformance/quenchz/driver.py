@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Hashable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from quenchz import wire as wires
 from quenchz.mint import Redactor
+from quenchz.placing import Draft, placed, spelled, with_headers
 from quenchz.target_file import DEFAULT_FREE
 from quenchz.transport import AnswerTimedOutError, CannotConnectError, Received, Transport, TransportError
 from quenchz_spec.discovery import discover, learn_mask
 from quenchz_spec.masks import Mask
-from quenchz_spec.outcomes import ControlError, UntestableError, VoidError
+from quenchz_spec.outcomes import ControlError, NoAnswerError, UntestableError, VoidError
 from quenchz_spec.shapes import members
 from quenchz_spec.subject import Budget, Catalogue, Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role, TokenRecipe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from quenchz.history import HistoryWriter
     from quenchz.tokens import TokenSource
@@ -56,6 +59,7 @@ class Spent:
     retried: int = 0
     redacted: int = 0
     by_role: dict[str, int] = field(default_factory=dict[str, int])
+    recipes: set[Hashable] = field(default_factory=set[Hashable])  # of the tokens that probes held
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,29 @@ class _Place:
     example: int
     voids_refusals: bool
     counts: Spent
+
+
+class _ExampleTokens:
+    """The tokens of a source; one with moments of its own is the same within an example, and new in the next."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+        self._kept: list[tuple[TokenRecipe, int, str]] = []
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+    def order(self, order: Mapping[str, Any], domain: int) -> dict[str, Any]:
+        return self._source.order(order, domain)
+
+    def token(self, recipe: TokenRecipe, domain: int) -> str:
+        if not recipe.has_moments:
+            return self._source.token(recipe, domain)
+        for of, at, token in self._kept:
+            if (of, at) == (recipe, domain):
+                return token
+        self._kept.append((recipe, domain, self._source.token(recipe, domain)))
+        return self._kept[-1][2]
 
 
 class HttpSubject:
@@ -91,7 +118,7 @@ class HttpSubject:
         self.server = ""
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._target = target
-        self._tokens = tokens
+        self._tokens = _ExampleTokens(tokens)
         self._history = history
         self._limits = limits or Limits()
         self._sleep = sleep
@@ -106,6 +133,7 @@ class HttpSubject:
         self._domain = 0
         self._domains = 0
         self._charged: dict[str, int] = {}
+        self._voided = ""  # the channel of the last example that a budget refusal voided
         self._last_charge = float("-inf")
         self._sessions: dict[tuple[int, str], str | None] = {}
         self._place = _Place("setup", 0, voids_refusals=False, counts=Spent())
@@ -195,7 +223,8 @@ class HttpSubject:
             self._place = kept
 
     def begin_example(self) -> None:
-        """Make room for the charged calls of one example, where a fresh budget costs nothing."""
+        """Make room for the charged calls of one example, where a fresh budget costs nothing; forget short tokens."""
+        self._tokens.forget()
         budget = self._target.budget
         if budget is None or not self._target.fresh_budgets:
             return
@@ -284,11 +313,24 @@ class HttpSubject:
         """Sleep, and say so beforehand where a person would wonder."""
         if seconds > 0:
             if seconds >= LONG_WAIT:
-                self._announce(f"waiting {seconds:.0f} s for the budget")
+                self._announce(f"waiting {seconds:.0f} s")
             self.spent.waited += seconds
             self._sleep(seconds)
 
-    def fetch(self, url: str, role: Role = Role.CONTROL) -> Exchange:
+    def issuer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Give the issuer an order about the tenant of the current budget, recorded like a request to the target."""
+        began = self._now()
+        told = self._tokens.order(order, self._domain)
+        ended = self._now()
+        request = Message("POST /order HTTP/1.1", (), json.dumps(order))
+        response = Message("HTTP/1.1 200 OK", (), json.dumps(told))
+        ask = Ask(method="", params={"issuer": order})
+        exchange = Exchange(ask, Role.SETUP, request, response, Moments(began, ended, ended))
+        self._count(exchange, charged=False)
+        self._history.exchange(self._place.channel, self._place.example, exchange)
+        return told
+
+    def fetch(self, url: str, role: Role = Role.CONTROL, headers: tuple[tuple[str, str], ...] = ()) -> Exchange:
         """GET a document of the target's own origin without credentials."""
         here = urlsplit(self.url)
         try:
@@ -301,16 +343,17 @@ class HttpSubject:
                 "dial the server under the origin that it advertises",
             )
         path = (there.path or "/") + (f"?{there.query}" if there.query else "")
-        ask = Ask(method="", verb="GET", params={"url": path})
-        headers = [("User-Agent", "quenchz"), ("Accept-Encoding", "identity"), ("Accept", "application/json")]
-        return self._perform(ask, role, path, headers, "", None, None, record=True)
+        ask = Ask(method="", verb="GET", params={"url": path}, headers=headers)
+        usual = [("User-Agent", "quenchz"), ("Accept-Encoding", "identity"), ("Accept", "application/json")]
+        return self._perform(ask, role, Draft(path, usual, ""), None, record=True)
 
     def ask(self, ask: Ask, role: Role = Role.PROBE, *, record: bool = True) -> Exchange:
         """Send one request and return the exchange."""
+        self._target.require_declared(ask)
         session = self._session(ask) if self.wire == wires.SESSIONS else None
         self._rpc_id += 1
         headers, body, rpc_id = wires.request(ask, self.wire, self._rpc_id, session)
-        return self._perform(ask, role, self._path, headers, body, rpc_id, ask.token, record=record)
+        return self._perform(ask, role, Draft(self._path, headers, body), rpc_id, record=record)
 
     # --- sessions of the stateful wire ------------------------------------------------------------------------------
 
@@ -325,7 +368,10 @@ class HttpSubject:
         if key not in self._sessions:
             opened = self._initialize(tag.split("/", 1)[0])
             if opened.result is None:
-                raise ControlError(f"a session of {tag} is opened with a good token", opened.words)
+                raise UntestableError(
+                    f"a good token of {tag.split('/', 1)[0]} opens no session: {opened.words}",
+                    "see whether the server is up, and how many sessions it keeps",
+                )
             self._sessions[key] = opened.response.header("mcp-session-id")
         return self._sessions[key]
 
@@ -337,42 +383,28 @@ class HttpSubject:
             if opened.result is not None:
                 ready = Ask(method="notifications/initialized", token=token)
                 headers, body, rpc_id = wires.request(ready, self.wire, self._rpc_id, session)
-                self._perform(ready, Role.SETUP, self._path, headers, body, rpc_id, token, record=True)
+                self._perform(ready, Role.SETUP, Draft(self._path, headers, body), rpc_id, record=True)
         return opened
 
     # --- bytes ------------------------------------------------------------------------------------------------------
 
-    def _perform(
-        self,
-        ask: Ask,
-        role: Role,
-        path: str,
-        headers: wires.Headers,
-        body: str,
-        rpc_id: int | None,
-        recipe: TokenRecipe | None,
-        *,
-        record: bool,
-    ) -> Exchange:
+    def _perform(self, ask: Ask, role: Role, draft: Draft, rpc_id: int | None, *, record: bool) -> Exchange:
         if self.spent.requests >= self._limits.requests:
             raise UntestableError(f"the limit of {self._limits.requests} requests is reached", "raise --max-requests")
         if self._limits.rate:
             self._sleep(1 / self._limits.rate)
-        sent_headers, shown_headers = headers, headers
-        if recipe is not None:
-            token = self._tokens.token(recipe, self._domain)
-            self._redactor.remember(token)
-            sent_headers = [*headers, ("Authorization", f"Bearer {token}")]
-            shown_headers = [*headers, ("Authorization", f"Bearer (the token of {recipe.caller}; see ask.token)")]
+        sent, shown = self._with_credentials(ask, draft)
         budget = self._target.budget
         # Where no budget is declared a call may be charged all the same, and a tool may have run.
         costs = ask.verb == "POST" and (_UNDECLARED if budget is None else budget).charges(ask.method)
         charged = budget is not None and costs
-        content = body.encode("utf-8", "surrogatepass")
-        request = Message(f"{ask.verb} {path} HTTP/1.1", tuple(shown_headers), content.decode("latin-1"))
-        received = self._sent(ask, path, sent_headers, content, charged=costs)
-        response, at = self._response(received)
-        exchange = Exchange(ask, role, request, response, at, rpc_id)
+        content = shown.body.encode("utf-8", "surrogatepass")
+        request = Message(f"{ask.verb} {shown.target} HTTP/1.1", tuple(shown.headers), content.decode("latin-1"))
+        if sent.body is not shown.body:
+            content = sent.body.encode("utf-8", "surrogatepass")
+        received = self._sent(ask, sent.target, sent.headers, content, charged=costs)
+        response, at, echoed = self._response(received)
+        exchange = Exchange(ask, role, request, response, at, rpc_id, echoed)
         self._count(exchange, charged=charged)
         if record:
             self._history.exchange(self._place.channel, self._place.example, exchange)
@@ -380,6 +412,22 @@ class HttpSubject:
             raise transport_failure(exchange)
         self._void_if_refused(exchange)
         return exchange
+
+    def _with_credentials(self, ask: Ask, draft: Draft) -> tuple[Draft, Draft]:
+        """Return the request as it is sent, and as a history shows it: without any token."""
+        if ask.headers:
+            draft = draft._replace(headers=with_headers(draft.headers, ask.headers))
+        sent = shown = draft
+        asked = [] if ask.token is None else [(ask.token, ask.place)]
+        for recipe, place in [*asked, *((one.token, one.place) for one in ask.also)] if ask.also else asked:
+            token = self._tokens.token(recipe, self._domain)
+            self._redactor.remember(token)
+            text = spelled(token, place)
+            if text is not token:
+                self._redactor.remember(text)
+            sent = placed(sent, place, text)
+            shown = placed(shown, place, f"(the token of {recipe.caller}; see ask.token)")
+        return sent, shown
 
     def _sent(
         self, ask: Ask, path: str, headers: wires.Headers, content: bytes, *, charged: bool
@@ -392,31 +440,36 @@ class HttpSubject:
                     path,
                     headers,
                     content,
-                    timeout=self._limits.timeout,
+                    timeout=ask.listen or self._limits.timeout,
                     size_cap=SIZE_CAP,
-                    done=wires.is_answered if ask.verb == "POST" else _at_once,
+                    done=None if ask.listen else wires.is_answered if ask.verb == "POST" else _at_once,
                 )
-            except (AnswerTimedOutError, CannotConnectError) as error:
-                return error
             except TransportError as error:
+                if ask.listen and error.partial is not None:
+                    # However a stream came to its end, this is what was heard until then.
+                    return replace(error.partial, last=error.ended)
+                if isinstance(error, (AnswerTimedOutError, CannotConnectError)):
+                    return error
                 if last or (charged and error.sent is not None):
                     return error
                 self.spent.retried += 1
         raise AssertionError("unreachable: the second attempt returns")
 
-    def _response(self, received: Received | TransportError) -> tuple[Message, Moments]:
+    def _response(self, received: Received | TransportError) -> tuple[Message, Moments, bool]:
+        """Return an answer without any token, its moments, and whether there was one in it."""
         if isinstance(received, TransportError):
             sent = received.ended if received.sent is None else received.sent
             text = f"{received.code}: {received}"
-            return Message("", (), text), self._moments(sent, received.ended, received.ended)
+            return Message("", (), text), self._moments(sent, received.ended, received.ended), False
         body, redacted = self._redactor.redact(received.body)
         # The whole head at once: line feeds stand in neither a start line nor a field, so the pieces come apart again.
         pieces = [received.start, *(text for field in received.headers for text in field)]
         head, hit = self._redactor.redact("\n".join(pieces).encode("latin-1"))
         start, *texts = head.decode("latin-1").split("\n") if hit else pieces
-        self.spent.redacted += redacted or hit
+        echoed = redacted or hit
+        self.spent.redacted += echoed
         message = Message(start, tuple(zip(texts[::2], texts[1::2], strict=True)), body.decode("latin-1"))
-        return message, self._moments(received.sent, received.first, received.last)
+        return message, self._moments(received.sent, received.first, received.last), echoed
 
     def _moments(self, sent: float, first: float, last: float) -> Moments:
         """Return moments of the transport's clock as seconds since the run began."""
@@ -427,6 +480,8 @@ class HttpSubject:
             counts.requests += 1
             role = exchange.role.name.lower()
             counts.by_role[role] = counts.by_role.get(role, 0) + 1
+        if exchange.role is Role.PROBE:
+            self._place.counts.recipes.update(recipes_of(exchange.ask))
         if charged and exchange.status != 401:
             self.spent.charged += 1
             caller = exchange.ask.token.caller if exchange.ask.token else ""
@@ -440,17 +495,38 @@ class HttpSubject:
         if not self._place.voids_refusals or exchange.status != refusal:
             return
         told = exchange.response.header("retry-after") or ""
-        # The server chooses the header, but not how long we wait for it.
+        # The server chooses the header, but not how long we wait for it; and if what it told was too little (which is
+        # what QZ-RSV-8 is about), the whole window is waited for from then on.
         window = budget.window if budget else 1.0
-        wait = min(float(told), 1.02 * window + 1) if re.fullmatch(r"[0-9]{1,9}", told) else window
+        believed = self._place.channel != self._voided and re.fullmatch(r"[0-9]{1,9}", told)
+        wait = min(float(told), 1.02 * window + 1) if believed else 1.02 * window
+        self._voided = self._place.channel
         self.fresh_budget_if_free()
         raise VoidError("a budget refusal", 0.0 if self._target.fresh_budgets else wait)
 
 
-def transport_failure(exchange: Exchange) -> UntestableError:
+def recipes_of(ask: Ask) -> list[Hashable]:
+    """Return the recipes of the tokens that a request holds, as something that can be counted."""
+    found = [credential.token for credential in ask.also]
+    if ask.token is not None:
+        found.append(ask.token)
+    return [recipe if _is_hashable(recipe) else repr(recipe) for recipe in found]
+
+
+def _is_hashable(recipe: TokenRecipe) -> bool:
+    try:
+        hash(recipe)
+    except TypeError:  # a claim holds a list or an object
+        return False
+    return True
+
+
+def transport_failure(exchange: Exchange) -> NoAnswerError:
     """Return what an exchange without an answer means for its example."""
     code, _, text = exchange.response.body.partition(": ")
-    return UntestableError(f"no answer to {exchange.ask.words} ({code}): {text}", "see whether the server is up")
+    waited = exchange.at.last - exchange.at.sent
+    missing = f"no answer to {exchange.ask.words} ({code}): {text}"
+    return NoAnswerError(missing, "see whether the server is up", code, waited)
 
 
 _UNDECLARED = Budget(limiter="none", budget=0, window=1.0, pool=0, free=DEFAULT_FREE)

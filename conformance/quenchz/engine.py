@@ -63,8 +63,8 @@ PROFILES = {
 
 
 def is_slow(requirement: Requirement) -> bool:
-    """Whether an example spends whole budgets, and so a drawn one costs a hundred requests or a wait."""
-    return requirement.invariant is Invariant.RESERVES
+    """Whether an example spends whole budgets or waits, and so a drawn one costs a hundred requests or seconds."""
+    return requirement.slow or requirement.invariant is Invariant.RESERVES
 
 
 def judged(call: Callable[[], None], requirement: Requirement) -> tuple[str, str, ViolationError | None]:
@@ -270,6 +270,7 @@ class Runner:
             requests=counts.requests,
             seconds=time.monotonic() - began,
             violation=None if violation is None else violation_data(violation),
+            recipes=frozenset(counts.recipes),
         )
         self._last_violation = violation
         self.records.append(record)

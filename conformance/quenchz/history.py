@@ -18,7 +18,7 @@ from quenchz_spec.subject import Target
 from quenchz_spec.vocabulary import Ask, Exchange, Message, Moments, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
     from pathlib import Path
 
 
@@ -34,7 +34,8 @@ class ExampleRecord:
     """What happened in one example of one requirement.
 
     `phase` is `table`, `generate`, `shrink` or `confirm`; `outcome` is `held`, `violated`, `control-failed`,
-    `untestable`, `not-declared`, `void` or `harness-error`; `detail` explains it in words.
+    `untestable`, `not-declared`, `void` or `harness-error`; `detail` explains it in words. `recipes` are those of the
+    tokens that its probes held.
     """
 
     requirement: str
@@ -49,6 +50,7 @@ class ExampleRecord:
     requests: int = 0
     seconds: float = 0.0
     violation: dict[str, Any] | None = None
+    recipes: frozenset[Hashable] = frozenset()
 
 
 class HistoryWriter:
@@ -69,24 +71,23 @@ class HistoryWriter:
         """Write one exchange."""
         if self._file is None:
             return
-        self._write(
-            {
-                "kind": "exchange",
-                "channel": channel,
-                "example": example,
-                "role": exchange.role.name.lower(),
-                "ask": encode(exchange.ask),
-                "request": _message(exchange.request),
-                "response": _message(exchange.response),
-                "at": [round(t, 6) for t in (exchange.at.sent, exchange.at.first, exchange.at.last)],
-                "rpc_id": exchange.rpc_id,
-            }
-        )
+        line = {
+            "kind": "exchange",
+            "channel": channel,
+            "example": example,
+            "role": exchange.role.name.lower(),
+            "ask": encode(exchange.ask),
+            "request": _message(exchange.request),
+            "response": _message(exchange.response),
+            "at": [round(t, 6) for t in (exchange.at.sent, exchange.at.first, exchange.at.last)],
+            "rpc_id": exchange.rpc_id,
+        }
+        self._write({**line, "echoed": True} if exchange.echoed else line)
 
     def example(self, record: ExampleRecord) -> None:
         """Write how an example ended."""
         if self._file is not None:
-            members = {k: v for k, v in vars(record).items() if k not in ("seconds", "violation")}
+            members = {k: v for k, v in vars(record).items() if k not in ("seconds", "violation", "recipes")}
             self._write({"kind": "example", **members})
 
     def close(self) -> None:
@@ -187,6 +188,5 @@ def _exchange(data: dict[str, Any]) -> Exchange:
         Message(m["start"], tuple((str(k), str(v)) for k, v in m["headers"]), m["body"])
         for m in (data["request"], data["response"])
     ]
-    return Exchange(
-        ask, Role[data["role"].upper()], messages[0], messages[1], Moments(sent, first, last), data["rpc_id"]
-    )
+    role, at = Role[data["role"].upper()], Moments(sent, first, last)
+    return Exchange(ask, role, messages[0], messages[1], at, data["rpc_id"], data.get("echoed") is True)

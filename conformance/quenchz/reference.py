@@ -25,6 +25,11 @@ BUDGET = 25
 CALLERS = ("broad", "narrow", "quiet")
 WINDOW = 1.5
 """Seconds. Short, so that what must wait for a window waits little; long beside a burst of thirty calls."""
+KEYS_REFETCH = 0.2
+KEYS_TIMEOUT = 1.0
+KEYS_KEEP = 0.5
+"""Seconds that the server declares of its issuers' key sets; short for the same reason. In the time of a refetch the
+judge presents a few tokens; a key set of ours comes within a few milliseconds."""
 READY = re.compile(r"^quenchz reference ready: (\S+)$")
 START_SECONDS = 30.0
 
@@ -65,6 +70,10 @@ def reference_target(resource: str = RESOURCE) -> Target:
         may_call=("refresh_cache", "full_history"),
         fresh_budgets=True,
         mintable=True,
+        leeway=0.0,
+        refetch=KEYS_REFETCH,
+        patience=KEYS_TIMEOUT,
+        withdrawal=KEYS_KEEP,
     )
 
 
@@ -79,7 +88,8 @@ def running(command: str | None, issuer: str, extra: Sequence[str] = ()) -> Gene
     """
     base = [sys.executable, "-m", "quenchz_reference"] if command is None else shlex.split(command)
     options = ["--port", "0", "--resource", RESOURCE, "--trust-tenants", issuer, "--budget", str(BUDGET)]
-    options += ["--window", str(WINDOW)]
+    options += ["--window", str(WINDOW), "--keys-refetch", str(KEYS_REFETCH), "--keys-timeout", str(KEYS_TIMEOUT)]
+    options += ["--keys-keep", str(KEYS_KEEP)]
     for caller in CALLERS:
         options += ["--reserve", f"{caller}={RESERVE}"]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:

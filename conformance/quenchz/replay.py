@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from quenchz.driver import transport_failure
+from quenchz.driver import recipes_of, transport_failure
 from quenchz.engine import judged, violation_data
 from quenchz.history import ExampleRecord, History
 from quenchz_spec.codec import decode, encode
 from quenchz_spec.discovery import discover, mask_of
 from quenchz_spec.outcomes import UntestableError, VoidError
 from quenchz_spec.requirement import Invariant, law
-from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
+from quenchz_spec.shapes import members
+from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe, parse_json
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from quenchz_spec.masks import Mask
     from quenchz_spec.subject import Catalogue, Target
 
@@ -45,6 +48,12 @@ class ReplaySubject:
         for exchange in self._queue:
             found[exchange.role.name.lower()] = found.get(exchange.role.name.lower(), 0) + 1
         return found
+
+    @property
+    def recipes(self) -> frozenset[Hashable]:
+        """The recipes of the tokens that the probes left of the selected example hold."""
+        probes = [exchange.ask for exchange in self._queue if exchange.role is Role.PROBE]
+        return frozenset(recipe for ask in probes for recipe in recipes_of(ask))
 
     @property
     def target(self) -> Target:
@@ -84,6 +93,7 @@ class ReplaySubject:
 
     def ask(self, ask: Ask, role: Role = Role.PROBE) -> Exchange:
         """Return the next recorded exchange, if it is the one asked for."""
+        self.target.require_declared(ask)
         if not self._queue or self._queue[0].role is not role or encode(self._queue[0].ask) != encode(ask):
             raise UntestableError(_LACKS, _RECORD)
         exchange = self._queue.pop(0)
@@ -94,13 +104,18 @@ class ReplaySubject:
             raise VoidError("a budget refusal")
         return exchange
 
-    def fetch(self, url: str, role: Role = Role.CONTROL) -> Exchange:
+    def issuer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return what the issuer said when it was given this order."""
+        exchange = self.ask(Ask(method="", params={"issuer": order}), Role.SETUP)
+        return members(parse_json(exchange.response.body.encode("latin-1")))
+
+    def fetch(self, url: str, role: Role = Role.CONTROL, headers: tuple[tuple[str, str], ...] = ()) -> Exchange:
         """Return the next recorded exchange, if it fetched a document."""
         recorded = self._queue[0].ask if self._queue else Ask(method="")
         path = str(recorded.params.get("url", ""))
         if not path or not url.endswith(path):
             raise UntestableError(_LACKS, _RECORD)
-        return self.ask(Ask(method="", verb="GET", params={"url": path}), role)
+        return self.ask(Ask(method="", verb="GET", params={"url": path}, headers=headers), role)
 
     def fresh_budget(self) -> None:
         """Nothing to do: what followed was recorded."""
@@ -124,7 +139,7 @@ def replay(history: History) -> tuple[ReplaySubject, list[ExampleRecord]]:
         if requirement is None:
             continue
         subject.select(requirement.id, old.number, voids_refusals=requirement.invariant is not Invariant.RESERVES)
-        counts = subject.counts
+        counts, recipes = subject.counts, subject.recipes
         violation = None
         if old.outcome == "harness-error":
             outcome, detail = old.outcome, old.detail
@@ -148,6 +163,7 @@ def replay(history: History) -> tuple[ReplaySubject, list[ExampleRecord]]:
                 probes=counts.get("probe", 0),
                 requests=sum(counts.values()),
                 violation=None if violation is None else violation_data(violation),
+                recipes=recipes,
             )
         )
     return subject, records

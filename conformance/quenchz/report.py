@@ -154,6 +154,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "controls": finding.controls,
         "probes": finding.probes,
         "requests": finding.requests,
+        "recipes": finding.recipes,
         "rows_violated": list(finding.rows_violated),
         "violation": finding.violation,
         "example": finding.example,
@@ -169,6 +170,8 @@ def _invariant(invariant: Invariant, of: Sequence[Finding], level: str) -> list[
     rows = [head]
     for f in of:
         counts = f"{f.examples:>4} examples {f.controls:>5} controls {f.requests:>5} requests"
+        if invariant is Invariant.AUDIENCE:
+            counts += f" {f.recipes:>4} recipes"
         required_mark = "" if f.requirement.level in LEVELS[level] else " (not required)"
         rows.append(
             f"  {f.requirement.id:<10} {f.requirement.level.value:<8} {f.verdict.value:<14} {counts}{required_mark}"

@@ -58,6 +58,7 @@ class Finding:
     controls: int
     probes: int
     requests: int
+    recipes: int = 0
     rows_violated: tuple[str, ...] = ()
     violation: dict[str, Any] | None = None
     example: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -109,6 +110,7 @@ def find(requirement: Requirement, records: Sequence[ExampleRecord], *, noisy: s
         controls=sum(record.controls for record in judged),
         probes=sum(record.probes for record in judged),
         requests=sum(record.requests for record in records),
+        recipes=len({recipe for record in judged for recipe in record.recipes}),
         rows_violated=tuple(dict.fromkeys(r.row for r in violated if r.phase == "table")),
         violation=violation,
         example={} if example is None else {"number": example.number, "row": example.row, "phase": example.phase},

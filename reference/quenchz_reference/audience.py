@@ -7,17 +7,19 @@ audience, a fractional or a textual date, and a payload that says the same thing
 import hashlib
 import json
 import logging
+import math
 import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
+import anyio
 import jwt
 from jwt.utils import base64url_decode
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quenchz_reference.caller import Caller, enter
 from quenchz_reference.clock import Clock
@@ -34,13 +36,15 @@ TYPES = frozenset({"at+jwt", "application/at+jwt", "jwt", None})
 RFC 9068 section 4 demands one of the first two. An issuer that does not claim that profile sends the others.
 """
 
+_SIGNATURES = jwt.PyJWS()
 _COMPACT = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _MAX_TOKEN_BYTES = 8192
 _MAX_NAME_LENGTH = 1024
 _MAX_DATE = 2**53  # beyond it, two JSON readers may read two numbers
 _CLOCK_SKEW_SECONDS = 60
 _CACHE_ENTRIES = 20_000
-_CACHE_SECONDS = 300.0  # how long a key that its issuer has withdrawn can still count
+# How long a withdrawn key still counts for a token that it verified, from when its key set was no longer believed.
+_CACHE_SECONDS = 300.0
 
 
 class TokenRefusedError(Exception):
@@ -53,10 +57,11 @@ class NoCredentialsError(Exception):
 
 @dataclass(frozen=True)
 class Verified:
-    """A caller, and until when its token may be believed without looking again (seconds since 1970)."""
+    """A caller, until when its token may be believed unseen, and when it expires (both in seconds since 1970)."""
 
     caller: Caller
     until: float
+    expires: float = math.inf
 
 
 @dataclass
@@ -88,7 +93,7 @@ class Audience:
         await self.check_signature(token, header, claims)
         self.check_dates(claims)
         self.check_audience(claims)
-        return Verified(self.caller(claims), self.believed_until(claims))
+        return Verified(self.caller(claims), self.believed_until(claims), self.expires(claims))
 
     def check_header(self, header: dict[str, Any]) -> None:
         """Refuse an algorithm or a type that is not on the list, and extensions (RFC 7515 section 4.1.11)."""
@@ -114,7 +119,7 @@ class Audience:
     def check_dates(self, claims: dict[str, Any]) -> None:
         """Refuse a token that has expired, is not valid yet or was issued in the future (RFC 7519 section 4.1)."""
         now = self.clock.now()
-        if not now < _date(claims, "exp"):
+        if not now < self.expires(claims):
             raise TokenRefusedError("expired")
         if "nbf" in claims and now < _date(claims, "nbf"):
             raise TokenRefusedError("not valid yet")
@@ -139,7 +144,11 @@ class Audience:
 
     def believed_until(self, claims: dict[str, Any]) -> float:
         """Until when the outcome may be remembered: never longer than the token itself is valid."""
-        return min(_date(claims, "exp"), self.clock.now() + _CACHE_SECONDS)
+        return min(self.expires(claims), self.clock.now() + _CACHE_SECONDS)
+
+    def expires(self, claims: dict[str, Any]) -> float:
+        """When the token ends, in seconds since 1970."""
+        return _date(claims, "exp")
 
 
 class AudienceGate:
@@ -169,7 +178,34 @@ class AudienceGate:
         else:
             enter(verified.caller)
             scope["user"] = user  # the SDK binds a 2025-11-25 session to this principal
+            await self._serve(self.seconds_left(scope, verified), scope, receive, send)
+
+    def seconds_left(self, scope: Scope, verified: Verified) -> float:
+        """For how long a request may be served: an open stream ends with its token, an admitted call does not."""
+        is_stream = scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
+        return verified.expires - self._audience.clock.now() if is_stream else math.inf
+
+    async def _serve(self, seconds: float, scope: Scope, receive: Receive, send: Send) -> None:
+        if seconds == math.inf:
             await self._app(scope, receive, send)
+            return
+        deadline = anyio.current_time() + seconds
+        is_open = False
+
+        async def receiving() -> Message:
+            # To whatever is behind, the client goes away when its token expires: there is a path for that already.
+            with anyio.move_on_at(deadline):
+                return await receive()
+            return {"type": "http.disconnect"}
+
+        async def sending(message: Message) -> None:
+            nonlocal is_open
+            is_open = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
+        await self._app(scope, receiving, sending)
+        if is_open:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def challenge(self) -> Response:
         """The answer to a request without credentials: there is no error to name (RFC 6750 section 3.1)."""
@@ -230,7 +266,7 @@ def _sdk_user(caller: Caller) -> AuthenticatedUser:
 
 def _signed_by(key: VerificationKey, token: bytes) -> bool:
     try:
-        jwt.PyJWS().decode_complete(
+        _SIGNATURES.decode_complete(
             token, key.key, [key.algorithm], {"verify_signature": True, "enforce_minimum_key_length": True}
         )
     except (jwt.PyJWTError, ValueError):
@@ -246,7 +282,7 @@ def _object(segment: bytes) -> dict[str, Any]:
     """
     try:
         text = base64url_decode(segment).decode()
-        value: Any = json.loads(text, object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
+        value: Any = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         raise TokenRefusedError(f"unreadable: {type(error).__name__}") from error
     if not isinstance(value, dict):
@@ -264,6 +300,10 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
+"""Made once: json.loads makes one for each call that has hooks."""
 
 
 def _shown(value: object) -> str:

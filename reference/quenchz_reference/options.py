@@ -35,6 +35,9 @@ class Options:
         tokens_file: where the in-process issuer's tokens go, or None for no such issuer.
         trust_issuers: issuers whose keys are fetched by HTTP.
         trust_tenants: base URLs; every `BASE/<slug>` is a trusted issuer.
+        keys_refetch: seconds between two fetches of a key set for unknown key ids.
+        keys_timeout: seconds after which keys that have not come are not waited for.
+        keys_keep: seconds for which a key set is believed.
         budget: units per window and issuer.
         window: seconds.
         reserves: units per window of each declared caller.
@@ -51,6 +54,9 @@ class Options:
     tokens_file: Path | None
     trust_issuers: tuple[str, ...]
     trust_tenants: tuple[str, ...]
+    keys_refetch: float
+    keys_timeout: float
+    keys_keep: float
     budget: int
     window: float
     reserves: dict[str, int]
@@ -94,6 +100,9 @@ def parse(arguments: Sequence[str]) -> Options:
         tokens_file=found.tokens_file,
         trust_issuers=tuple(found.trust_issuer),
         trust_tenants=tuple(found.trust_tenants),
+        keys_refetch=found.keys_refetch,
+        keys_timeout=found.keys_timeout,
+        keys_keep=found.keys_keep,
         budget=found.budget,
         window=found.window,
         reserves=reserves,
@@ -118,6 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--tokens-file", type=Path, metavar="F", help="start an in-process issuer and write its tokens to F")
     add("--trust-issuer", type=_url, action="append", default=[], metavar="URL", help="trust this issuer; repeatable")
     add("--trust-tenants", type=_url, action="append", default=[], metavar="URL", help="trust every URL/<slug>")
+    add("--keys-refetch", type=_seconds, default=5.0, help="between fetches for unknown key ids (default %(default)s)")
+    add("--keys-timeout", type=_seconds, default=5.0, help="seconds to wait for an issuer's keys (default %(default)s)")
+    add("--keys-keep", type=_seconds, default=300.0, help="seconds a key set is believed (default %(default)s)")
     add("--budget", type=_units, default=25, help="units per window and issuer (default %(default)s)")
     add("--window", type=_seconds, default=2.0, help="length of the window in seconds (default %(default)s)")
     add("--reserve", type=_reserve, action="append", metavar="CALLER=R", help="units only CALLER can spend; repeatable")

@@ -23,7 +23,7 @@ from quenchz_reference.app import ENDPOINT, build_app
 from quenchz_reference.audience import Audience
 from quenchz_reference.catalogue import default_catalogue
 from quenchz_reference.certificates import Certifier
-from quenchz_reference.clock import SystemClock
+from quenchz_reference.clock import Clock, SystemClock
 from quenchz_reference.issuer import InProcessIssuer
 from quenchz_reference.options import ConfigurationError, Options
 from quenchz_reference.parts import Parts
@@ -40,6 +40,8 @@ Wrap = Callable[[ASGIApp], ASGIApp]
 """Replaces the app before it is served."""
 
 _SHUTDOWN_SECONDS = 1
+# uvicorn's own limit is 64 kB. A token of that size has to reach gate 1, however many packets its head comes in.
+_MAX_HEAD_BYTES = 131_072
 _KEEP_ALIVE_SECONDS = 60  # a client that pauses longer between two requests opens a new connection
 
 
@@ -52,7 +54,7 @@ def default_parts(options: Options, address: str, issuer: InProcessIssuer | None
     clock = SystemClock()
     sources: list[Trust] = [] if issuer is None else [issuer]
     if options.trust_issuers or options.trust_tenants:
-        sources.append(HttpIssuers(options.trust_issuers, options.trust_tenants, clock))
+        sources.append(http_issuers(options, clock))
     trust = AnyOf(sources)
     as_of = options.as_of
     try:
@@ -72,6 +74,18 @@ def default_parts(options: Options, address: str, issuer: InProcessIssuer | None
         catalogue=default_catalogue(),
         access=Access(),
         service=RatesService(vendor, Certifier(), (lambda: datetime.now(UTC)) if as_of is None else (lambda: as_of)),
+    )
+
+
+def http_issuers(options: Options, clock: Clock, kind: type[HttpIssuers] = HttpIssuers) -> HttpIssuers:
+    """The issuers that `options` name, whose keys are found by HTTP."""
+    return kind(
+        options.trust_issuers,
+        options.trust_tenants,
+        clock,
+        keep=options.keys_keep,
+        pause=options.keys_refetch,
+        timeout=options.keys_timeout,
     )
 
 
@@ -169,6 +183,7 @@ def _server(app: ASGIApp) -> _Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

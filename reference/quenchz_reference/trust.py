@@ -27,7 +27,6 @@ _ALGORITHMS: dict[tuple[str, str | None], str] = {
 }
 _MAX_DOCUMENT_BYTES = 256 * 1024
 _MAX_KEYS = 64
-_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +108,9 @@ class HttpIssuers:
     """Issuers whose keys are found by HTTP: exact URLs, and tenants below base URLs.
 
     A document is used for `keep` seconds. An unknown key id causes at most one fetch per `pause` seconds and issuer, so
-    that made-up key ids cannot make this server hammer an issuer; a failure is remembered as long. Redirects are not
-    followed: the issuer's own document has to say where its keys are.
+    that made-up key ids cannot make this server hammer an issuer; a failure is remembered as long, from its end on.
+    Whoever needs a key has it, or is told that there is none, within `timeout` seconds, however many others need it and
+    whatever the issuer does. Redirects are not followed: the issuer's own document has to say where its keys are.
 
     Args:
         issuers: trusted issuers, compared as strings.
@@ -118,6 +118,7 @@ class HttpIssuers:
         clock: its monotonic side measures the two periods.
         keep: seconds.
         pause: seconds.
+        timeout: seconds for metadata and key set together.
         limit: documents remembered per kind; the least recently used is forgotten first.
     """
 
@@ -129,6 +130,7 @@ class HttpIssuers:
         *,
         keep: float = 300.0,
         pause: float = 5.0,
+        timeout: float = 5.0,
         limit: int = 10_000,
     ) -> None:
         self._issuers = tuple(issuers)
@@ -136,6 +138,7 @@ class HttpIssuers:
         self._clock = clock
         self._keep_ns = round(keep * NANOSECONDS)
         self._pause_ns = round(pause * NANOSECONDS)
+        self._timeout = timeout
         self._limit = limit
         self._places: OrderedDict[str, _Kept[str]] = OrderedDict()
         self._key_sets: OrderedDict[str, _Kept[tuple[VerificationKey, ...]]] = OrderedDict()
@@ -157,10 +160,10 @@ class HttpIssuers:
         if not self.knows(issuer):
             return ()
         try:
-            place = await self._place(issuer)
-            found = await self._key_set(place, kid)
-        except DocumentUnavailableError as reason:
-            logger.warning("keys of issuer %a are unavailable: %s", issuer, reason)
+            with anyio.fail_after(self._timeout):
+                found = await self._key_set(await self._place(issuer), kid)
+        except (DocumentUnavailableError, TimeoutError) as reason:
+            logger.warning("keys of issuer %a are unavailable: %s", issuer, str(reason) or "not in time")
             return ()
         return tuple(key for key in found if kid is None or key.kid == kid)
 
@@ -189,15 +192,22 @@ class HttpIssuers:
 
     async def _current(self, kept: "_Kept[T]", read: Callable[[], Awaitable[T]], enough: Callable[[T], bool]) -> T:
         """What is remembered, read (again) if it is too old or not enough and an attempt is due."""
+        # Most requests need nothing read: they do not wait for those that do.
+        is_young = kept.read_ns is not None and self._clock.monotonic_ns() - kept.read_ns < self._keep_ns
+        if is_young and kept.value is not None and enough(kept.value):
+            return kept.value
         async with kept.lock:  # of many requests that need the same document, one fetches it
             now = self._clock.monotonic_ns()
             if kept.read_ns is not None and now - kept.read_ns >= self._keep_ns:
                 kept.value = kept.read_ns = None
             unsatisfying = kept.value is None or not enough(kept.value)
             if unsatisfying and (kept.tried_ns is None or now - kept.tried_ns >= self._pause_ns):
-                kept.tried_ns = now
-                # If this fails, what is known stays known until it is too old: trying does not make it younger.
-                kept.value, kept.read_ns = await read(), now
+                try:
+                    # If this fails, what is known stays known until it is too old: trying does not make it younger.
+                    kept.value, kept.read_ns = await read(), now
+                finally:
+                    # From the end on: else those who waited for a slow issuer would try it again, one after the other.
+                    kept.tried_ns = self._clock.monotonic_ns()
             if kept.value is None:
                 raise DocumentUnavailableError("the last attempt failed and the next is not due yet")
             return kept.value
@@ -206,28 +216,27 @@ class HttpIssuers:
         """The JSON document at `url`.
 
         Raises:
-            DocumentUnavailableError: if there is no answer in time, no 200, too long a body or no JSON.
+            DocumentUnavailableError: if there is no answer, no 200, too long a body or no JSON.
         """
         if self._client is None:
             # Built on first use: an SSL context costs 20 ms. A loopback issuer is never reached through a proxy.
             self._client = httpx2.AsyncClient(
-                timeout=_TIMEOUT_SECONDS,
+                timeout=self._timeout,
                 follow_redirects=False,
                 limits=httpx2.Limits(max_connections=16),
                 mounts={"all://127.0.0.1": None, "all://localhost": None, "all://[::1]": None},
             )
         body = bytearray()
         try:
-            with anyio.fail_after(_TIMEOUT_SECONDS):
-                async with self._client.stream("GET", url, headers={"accept": "application/json"}) as response:
-                    if response.status_code != 200:
-                        raise DocumentUnavailableError(f"{url} answered {response.status_code}, not 200")
-                    async for chunk in response.aiter_bytes():
-                        body += chunk
-                        if len(body) > _MAX_DOCUMENT_BYTES:
-                            raise DocumentUnavailableError(f"{url} is longer than {_MAX_DOCUMENT_BYTES} bytes")
+            async with self._client.stream("GET", url, headers={"accept": "application/json"}) as response:
+                if response.status_code != 200:
+                    raise DocumentUnavailableError(f"{url} answered {response.status_code}, not 200")
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > _MAX_DOCUMENT_BYTES:
+                        raise DocumentUnavailableError(f"{url} is longer than {_MAX_DOCUMENT_BYTES} bytes")
             return json.loads(body)
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, RecursionError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError) as error:
             raise DocumentUnavailableError(f"{url}: {type(error).__name__}") from error
 
 

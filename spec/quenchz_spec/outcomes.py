@@ -64,6 +64,14 @@ class UntestableError(Exception):
 
 
 @dataclass
+class NoAnswerError(UntestableError):
+    """No complete answer came within `waited` seconds; `code` names the way, as a history has it (`QZ_E_TIMED_OUT`)."""
+
+    code: str = ""
+    waited: float = 0.0
+
+
+@dataclass
 class NotDeclaredError(Exception):
     """The server never declared the thing that the requirement is about."""
 

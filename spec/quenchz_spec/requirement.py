@@ -77,7 +77,7 @@ class Requirement:
     """What one property of the law demands, and everything a reader needs to judge the demand itself.
 
     `check` is the property itself, a function of the subject and of a row: plain data from the written table `rows`,
-    or an example of `drawn`.
+    or an example of `drawn`. `slow` says that an example waits for seconds, so that few are drawn.
     """
 
     id: str
@@ -90,6 +90,7 @@ class Requirement:
     drawn: SearchStrategy[Any]
     contrary: Norm | None = None
     rows: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    slow: bool = False
 
     @property
     def invariant(self) -> Invariant:
@@ -125,6 +126,7 @@ def requirement(
     rows: Mapping[str, Row],
     drawn: SearchStrategy[Any],
     contrary: Norm | None = None,
+    slow: bool = False,
 ) -> Callable[[Property], Property]:
     """Make a function of `(subject, row)` the property of one requirement: a Hypothesis test over `drawn`.
 
@@ -154,6 +156,7 @@ def requirement(
             contrary=contrary,
             drawn=drawn,
             rows=rows,
+            slow=slow,
         )
         test: Any = given(row=drawn)(check)
         test.quenchz_id = id
@@ -162,10 +165,17 @@ def requirement(
     return mark
 
 
+PAGES = (
+    *("audience", "forgeries", "lifetimes", "placement", "refusals", "issuers", "profiles"),
+    *("denials", "reserves", "certificates"),
+)
+"""The pages of the law, each a module `test_…`; those of the first line are about the first invariant."""
+
+
 def law() -> list[Requirement]:
     """Return every requirement of this release, by invariant and number."""
     # Imported by name here: the properties import this module.
-    for invariant in ("audience", "denials", "reserves", "certificates"):
-        importlib.import_module(f"quenchz_spec.test_{invariant}")
+    for page in PAGES:
+        importlib.import_module(f"quenchz_spec.test_{page}")
     order = list(Invariant)
     return sorted(_REGISTRY.values(), key=lambda r: (order.index(r.invariant), r.number))

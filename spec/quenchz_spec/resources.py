@@ -36,6 +36,16 @@ class Edit(enum.Enum):
     DOT_SEGMENT = "our path with a dot segment that removes itself"
     PERCENT = "our path with an unreserved character percent-encoded"
     CUT = "ours without its last character"
+    PARENT = "ours without its last segment"
+    RELATIVE = "ours without its scheme"
+    DOUBLE_SLASH = "our path after one slash more"
+    BACKSLASH = "our path after a backslash in place of its first slash"
+    ENCODED_SLASH = "our path with its last slash percent-encoded"
+    EMPTY_PORT = "our host with a colon and no port"
+    PERCENT_HOST = "our host with its first letter percent-encoded"
+    LOOKALIKE = "our host with a letter of another alphabet that looks the same"
+    PUNYCODE = "the same host in punycode"
+    WIDE_HOST = "our host in fullwidth letters"
 
 
 @plain
@@ -99,3 +109,52 @@ class Uri:
             # A trailing slash alone would make it a respelling.
             case Edit.CUT:
                 return resource.rstrip("/")[:-1]
+            case Edit.EMPTY_PORT:
+                return f"{origin}:{tail}" if parts.port is None else resource
+            case Edit.PERCENT_HOST:
+                return resource if host.startswith("[") else f"{parts.scheme}://%{ord(host[0]):02X}{host[1:]}{tail}"
+            case Edit.LOOKALIKE:
+                return f"{parts.scheme}://{_lookalike(host)}{tail}"
+            case Edit.PUNYCODE:
+                return f"{parts.scheme}://{'.'.join(map(_punycode, _lookalike(host).split('.')))}{tail}"
+            case Edit.WIDE_HOST:
+                return f"{parts.scheme}://{''.join(map(_wide, host))}{tail}"
+            case Edit.RELATIVE:
+                return resource.partition(":")[2]
+            case _:
+                return resource if path in ("", "/") else origin + _other_path(self.edit, tail)
+
+
+def _other_path(edit: Edit, tail: str) -> str:
+    """Return an edit of a path that is more than a slash."""
+    head, _, last = tail.rstrip("/").rpartition("/")
+    match edit:
+        case Edit.PARENT:
+            return f"{head}/"
+        case Edit.DOUBLE_SLASH:
+            return f"/{tail}"
+        case Edit.BACKSLASH:
+            return f"\\{tail[1:]}"
+        case Edit.ENCODED_SLASH:
+            return f"{head}%2F{last}"
+        case _:
+            raise AssertionError(f"{edit} is written elsewhere")
+
+
+_CYRILLIC = {"a": "\u0430", "e": "\u0435", "o": "\u043e", "c": "\u0441", "p": "\u0440", "x": "\u0445"}
+
+
+def _lookalike(host: str) -> str:
+    """Return a host with its first letter that has a twin in Cyrillic replaced by it; unchanged if there is none."""
+    at = next((i for i, letter in enumerate(host) if letter in _CYRILLIC), None)
+    return host if at is None else host[:at] + _CYRILLIC[host[at]] + host[at + 1 :]
+
+
+def _punycode(label: str) -> str:
+    """Return a label as an A-label (RFC 5890 §2.3.2.1)."""
+    return label if label.isascii() else "xn--" + label.encode("punycode").decode("ascii")
+
+
+def _wide(letter: str) -> str:
+    """Return the fullwidth form of a letter, which UTS #46 maps back to it."""
+    return chr(ord(letter) - ord("a") + ord("\uff41")) if "a" <= letter <= "z" else letter

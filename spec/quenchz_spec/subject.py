@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quenchz_spec.codec import plain
+from quenchz_spec.outcomes import NotDeclaredError
 from quenchz_spec.vocabulary import Ask, Exchange, Role, TokenRecipe
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class Target:
     judge can have an untouched budget for an example. `mintable` says that any token recipe can be minted. `hidden`
     holds pairs of a kind and a name that the target declares hidden from the narrow caller; what the listings show
     hidden is added to it. `may_call` names tools that may be run for real although nothing says they only read.
+
+    `audience` is how the target compares audiences: "exact", or "member" as RFC 7519 §4.1.3 has it. `leeway` is how
+    many seconds after its expiry a token is still admitted, None if nobody says. `profiles` names what else the
+    target keeps to: "rfc9068" of the type of its tokens; "introspection" if they are opaque, and then each recipe is
+    minted as a reference that the issuer is asked about. `refetch` and `patience` are what it declares of its issuers:
+    how many seconds lie at least between two fetches of a key set for unknown keys, and within how many a token is
+    refused about which nothing can be had, neither a key set nor an answer. `withdrawal` is how many seconds after a
+    key has left its issuer's key set a token of it that was not seen before may still be admitted.
     """
 
     resource: str
@@ -89,6 +98,22 @@ class Target:
     mask_headers: tuple[str, ...] = ()
     fresh_budgets: bool = False
     mintable: bool = False
+    audience: str = "exact"
+    leeway: float | None = None
+    profiles: tuple[str, ...] = ()
+    refetch: float | None = None
+    patience: float | None = None
+    withdrawal: float | None = None
+
+    def require_declared(self, ask: Ask) -> None:
+        """State that the tokens of a request are of a kind that this target declares.
+
+        Raises:
+            NotDeclaredError: its tokens are opaque, and one of these is about what only a JWT has.
+        """
+        tokens = [credential.token for credential in ask.also] + ([] if ask.token is None else [ask.token])
+        if "introspection" in self.profiles and not all(token.can_be_opaque for token in tokens):
+            raise NotDeclaredError("tokens that it reads itself: the header, signature and size of a JWT")
 
     def caller(self, name: str) -> CallerSpec:
         """Return a caller by its name.
@@ -177,8 +202,18 @@ class Subject(Protocol):
         """Let time pass for the server."""
         ...
 
-    def fetch(self, url: str, role: Role = Role.CONTROL) -> Exchange:
-        """GET a document of the same origin without credentials.
+    def issuer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Give the suite's issuer an order about the tenant whose tokens are in use, and return what it says of it.
+
+        {} asks only: how often the key set of the tenant and the canary were fetched. See `quenchz.issuer` for orders.
+
+        Raises:
+            UntestableError: the tokens come from elsewhere, or the tenant is not the judge's alone.
+        """
+        ...
+
+    def fetch(self, url: str, role: Role = Role.CONTROL, headers: tuple[tuple[str, str], ...] = ()) -> Exchange:
+        """GET a document of the same origin without credentials; `headers` as in `Ask`.
 
         Raises:
             UntestableError: `url` is not of the target's origin, or the transport failed.

@@ -65,6 +65,64 @@ class Signature(enum.Enum):
     STRIPPED = "the signature removed, the header unchanged"
     OTHER_TOKEN = "the signature of another valid token"  # noqa: S105 - a name of a forgery
     UNLISTED_ALGORITHM = "the trusted issuer's key, named in the header as an algorithm that is not offered"
+    HS256_PUBLIC_KEY_DER = "HMAC keyed with the trusted issuer's public key in DER"
+    HS256_PUBLIC_KEY_JWK = "HMAC keyed with the trusted issuer's public key as the JWK that its key set holds"
+    HS256_EMPTY = "HMAC keyed with nothing"
+
+
+@plain
+class Shape(enum.Enum):
+    """How a token is written; only the first is the compact serialisation of RFC 7515 §3.1."""
+
+    COMPACT = "three segments"
+    EMPTY = "no characters at all"
+    ONE = "the payload segment alone"
+    TWO = "header and payload, without a third segment"
+    FOUR = "a fourth segment after the signature"
+    FIVE = "five segments, as an encrypted token has them"
+    ENCRYPTED = "a JWE of five segments, encrypted to the trusted issuer's public key"
+    DETACHED = "the payload left out between two dots"
+    HEADERLESS = "the header left out before the first dot"
+    TRUNCATED = "the last characters of the signature cut off"
+    PADDED = "every segment padded with ="
+    URL_UNSAFE = "segments in the alphabet of base64 with + and /"
+    JSON = "the JSON serialisation of RFC 7515 §7.2.2"
+    NO_JSON = "a payload that is no JSON"
+    LIST = "a payload that is a JSON list"
+    OPAQUE = "a reference of random letters, which only its issuer can read"
+
+
+@plain
+class Introspection(enum.Enum):
+    """What a resource hears that asks the issuer about an opaque token (RFC 7662 §2); only the first is an answer."""
+
+    ANSWERED = "an answer"
+    SERVER_ERROR = "HTTP 500, and the answer in its body"
+    PAGE = "a page of HTML"
+    SILENT = "nothing, as long as it waits"
+
+
+@plain
+class OurKey(enum.Enum):
+    """A stranger's key, named in a token's header in the ways that RFC 7515 §4.1 has; URLs are those of the canary."""
+
+    JWK = "the key itself"
+    X5C = "a certificate of the key"
+    JKU = "a URL of a key set with the key"
+    X5U = "a URL of a certificate of the key"
+
+
+@plain
+@dataclass(frozen=True)
+class Filler:
+    """So many letters, for values that no history needs to spell out."""
+
+    length: int
+
+    @property
+    def words(self) -> str:
+        """The value in words."""
+        return f"{self.length} letters"
 
 
 @plain
@@ -96,7 +154,11 @@ class RawJson:
 @plain
 @dataclass(frozen=True)
 class Claim:
-    """One claim set to a value: JSON data, `RawJson`, or a time relative to minting."""
+    """One member of a payload or a header set to a value.
+
+    The value is JSON data, `RawJson`, a time relative to minting, a `Filler`, an `Audience` (so that another claim than
+    `aud` can name this resource), or in a header a key of ours.
+    """
 
     name: str
     value: Any
@@ -109,7 +171,10 @@ class TokenRecipe:
 
     `caller` names a caller of the target; `claims` replaces and `without` removes members of the payload; `issuer` is
     "trusted" or "stranger" (an issuer with a key set of its own that the resource was never told to trust); `serial`
-    distinguishes fresh tokens of the same caller.
+    distinguishes fresh tokens of the same caller. `header` and `without_header` do to the JOSE header what `claims` and
+    `without` do to the payload. `generation` says which key of the trusted issuer signs: the first, or one that it
+    turned to later. Of an opaque token `claims` and `without` change what the issuer answers when it is asked about it
+    (`active` is a member of that answer), and `introspection` whether it does.
     """
 
     caller: str
@@ -119,10 +184,40 @@ class TokenRecipe:
     without: tuple[str, ...] = ()
     issuer: str = "trusted"
     serial: int = 0
+    header: tuple[Claim, ...] = ()
+    without_header: tuple[str, ...] = ()
+    shape: Shape = Shape.COMPACT
+    generation: int = 0
+    introspection: Introspection = Introspection.ANSWERED
 
     def fresh(self, serial: int) -> TokenRecipe:
         """Return the recipe of another token of the same caller."""
         return dataclasses.replace(self, serial=serial)
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether a claim is a time relative to the minting, so that no two tokens of this recipe are alike."""
+        return any(isinstance(claim.value, SecondsFromNow) for claim in self.claims)
+
+    @property
+    def can_be_opaque(self) -> bool:
+        """Whether an issuer that is asked about an opaque token can tell all that differs from a good one.
+
+        Such a token has no header, no signature and no size of its own. Nobody need look at the issuer's name in the
+        answer, whose sender is known, nor find a member there that RFC 7662 §2.2 makes optional; the audience is
+        another matter, since without it nobody knows for whom the token is.
+        """
+        own = TokenRecipe(
+            caller=self.caller,
+            audience=self.audience,
+            claims=self.claims,
+            without=self.without,
+            issuer=self.issuer,
+            serial=self.serial,
+            introspection=self.introspection,
+        )
+        told = all(claim.name != "iss" and not isinstance(claim.value, Filler) for claim in self.claims)
+        return self in (own, dataclasses.replace(own, shape=Shape.OPAQUE)) and told and set(self.without) <= {"active"}
 
     @property
     def plainly_valid(self) -> bool:
@@ -144,12 +239,44 @@ class Role(enum.Enum):
 
 
 @plain
+class Place(enum.Enum):
+    """Where a token stands in a request; FIELD is where RFC 6750 §2.1 and MCP put it."""
+
+    FIELD = "in the Authorization field"
+    SMALL_SCHEME = "in the Authorization field, the scheme in small letters"
+    MIXED_SCHEME = "in the Authorization field, the scheme in letters of either case"
+    NO_SCHEME = "in the Authorization field, without a scheme"
+    OTHER_SCHEME = "in the Authorization field, under the scheme Token"
+    BASIC = "in the Authorization field, as a password under the scheme Basic"
+    JOINED = "in the Authorization field, after a comma"
+    QUERY = "in the query, as access_token"
+    FORM = "in a form body, as access_token"
+    BODY = "in the JSON body, beside the method, as access_token"
+    META = "in the _meta of the request"
+    COOKIE = "in a cookie named access_token"
+    X_FIELD = "in the field X-Access-Token"
+    FORWARDED_FIELD = "in the field X-Forwarded-Authorization"
+    PROXY_FIELD = "in the field Proxy-Authorization"
+
+
+@plain
+@dataclass(frozen=True)
+class Credential:
+    """A token and where it stands."""
+
+    token: TokenRecipe
+    place: Place = Place.FIELD
+
+
+@plain
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """One request, before it is bytes: a JSON-RPC method with its params, a token recipe, an HTTP method.
 
     The driver adds what the negotiated protocol revision requires (headers, `_meta`, a session). `session` names whose
-    session a stateful revision uses: the token's caller by default; "" asks outside any session.
+    session a stateful revision uses: the token's caller by default; "" asks outside any session. `place` says where
+    `token` stands, `also` adds credentials after it, and `headers` adds header fields or replaces those of the same
+    name, Host included. An event stream that answers is read on for `listen` seconds, or until it ends.
     """
 
     method: str
@@ -158,13 +285,21 @@ class Ask:
     verb: str = "POST"
     session: str | None = None
     body: str | None = None
+    place: Place = Place.FIELD
+    also: tuple[Credential, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    listen: float = 0.0
 
     @property
     def words(self) -> str:
         """The request in a few words, for a report."""
         name = self.params.get("name", self.params.get("uri", ""))
         shown = f"{self.verb} {self.method}" + (f" {name!r}" if name != "" else "")
-        return shown + (f" as {self.token.caller}" if self.token else " without credentials")
+        shown += f" as {self.token.caller}" if self.token else " without credentials"
+        if self.place is not Place.FIELD:
+            shown += f" {self.place.value}"
+        shown += "".join(f" and {one.token.caller} {one.place.value}" for one in self.also)
+        return shown + "".join(f", {name}: {value}" for name, value in self.headers)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -203,7 +338,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer."""
+    """A request and its answer.
+
+    `echoed` says that a piece of a token stood in the answer; there the answer has stars.
+    """
 
     ask: Ask
     role: Role
@@ -211,6 +349,7 @@ class Exchange:
     response: Message
     at: Moments
     rpc_id: int | None = None
+    echoed: bool = False
 
     @property
     def status(self) -> int:

@@ -6,11 +6,11 @@ both. `python -m counterfeits NAME OPTIONS` starts one with the options of the r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from quenchz_reference.parts import Parts
 
@@ -23,7 +23,8 @@ class Counterfeit:
     """One fault: what a developer forgot, the ids that must fail, and the first row of the first id that shows it.
 
     `alter` replaces parts of the server, `wrap` wraps its ASGI application. `wire` names the one protocol revision on
-    which the fault shows, if it does not show on both.
+    which the fault shows, if it does not show on both. `declares` holds the keys of a target file without which the law
+    would not ask.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Counterfeit:
     alter: Callable[[Parts], Parts]
     wrap: Callable[[App], App]
     wire: str = ""
+    declares: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def invariant(self) -> str:
@@ -45,7 +47,9 @@ _COUNTERFEITS: dict[str, Counterfeit] = {}
 F = TypeVar("F", bound="Callable[[Any], Any]")
 
 
-def counterfeit(*ids: str, row: str, wraps: bool = False, wire: str = "") -> Callable[[F], F]:
+def counterfeit(
+    *ids: str, row: str, wraps: bool = False, wire: str = "", declares: Mapping[str, Any] | None = None
+) -> Callable[[F], F]:
     """Register a function as a counterfeit named after it; its docstring states the fault.
 
     It gets the `Parts` of the server and returns changed ones, or with `wraps` the ASGI application.
@@ -63,6 +67,7 @@ def counterfeit(*ids: str, row: str, wraps: bool = False, wire: str = "") -> Cal
             alter=(lambda parts: parts) if wraps else function,
             wrap=function if wraps else (lambda app: app),
             wire=wire,
+            declares=declares or {},
         )
         return function
 
@@ -71,6 +76,15 @@ def counterfeit(*ids: str, row: str, wraps: bool = False, wire: str = "") -> Cal
 
 def counterfeits() -> dict[str, Counterfeit]:
     """Return every counterfeit by name."""
-    from counterfeits import audience, certificates, denials, reserves  # noqa: F401
+    from counterfeits import (  # noqa: F401
+        audience,
+        audience_issuers,
+        audience_profiles,
+        audience_requests,
+        audience_tokens,
+        certificates,
+        denials,
+        reserves,
+    )
 
     return dict(_COUNTERFEITS)

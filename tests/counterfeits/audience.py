@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from counterfeits import counterfeit
-from counterfeits.asgi import asked, heading, presented
+from counterfeits.asgi import asked, bearing, heading, presented
 from quenchz_reference.audience import Audience, TokenRefusedError, Verified, _date, _object
 from quenchz_reference.options import DEFAULT_RESOURCE
 from quenchz_reference.parts import Parts, recast
@@ -143,7 +144,7 @@ def compares_without_case(parts: Parts) -> Parts:
     return comparing(parts, lambda audience, us: audience.lower() == us.lower())
 
 
-@counterfeit("QZ-AUD-1", "QZ-AUD-2", row="leading space")
+@counterfeit("QZ-AUD-1", "QZ-AUD-2", row="empty query")
 def prints_the_parsed_audience_back(parts: Parts) -> Parts:
     """The audience goes through a URL object, which drops blanks and line feeds and writes the scheme small."""
     return comparing(parts, lambda audience, us: urlsplit(audience).geturl() == us)
@@ -187,8 +188,8 @@ def removes_dot_segments(parts: Parts) -> Parts:
 
 @counterfeit("QZ-AUD-2", row="percent-encoding")
 def decodes_percent_signs(parts: Parts) -> Parts:
-    """The audience is percent-decoded before it is compared."""
-    return comparing(parts, lambda audience, us: unquote(audience) == us)
+    """Percent-encoded letters and digits of the audience are decoded before it is compared."""
+    return comparing(parts, lambda audience, us: re.sub("%[4-7][0-9A-F]", lambda m: unquote(m[0]), audience) == us)
 
 
 # --- the audience as JSON -------------------------------------------------------------------------------------------
@@ -202,12 +203,11 @@ def asks_whether_we_are_in_it(parts: Parts) -> Parts:
 
 @counterfeit("QZ-AUD-1", "QZ-AUD-2", "QZ-AUD-3", row="longer path")
 def compares_origins(parts: Parts) -> Parts:
-    """One audience of our scheme and host is enough."""
+    """Scheme and host decide about one audience; in a list ours has to stand as it is."""
 
     def names_us(claims: Claims, us: str) -> bool:
         audience = claims.get("aud")
-        listed: list[Any] = audience if isinstance(audience, list) else [audience]
-        return any(isinstance(uri, str) and urlsplit(uri)[:2] == urlsplit(us)[:2] for uri in listed)
+        return us in audience if isinstance(audience, list) else urlsplit(str(audience))[:2] == urlsplit(us)[:2]
 
     return admitting(parts, names_us)
 
@@ -277,10 +277,12 @@ def excusing(parts: Parts, excused: Excuse) -> Parts:
             try:
                 return await super().verify(token)
             except TokenRefusedError:
+                if not re.fullmatch(rb"[\w-]+\.[\w-]+\.[\w-]*", token):
+                    raise
                 signed, _, signature = token.rpartition(b".")
                 header, claims = (_object(segment) for segment in signed.split(b"."))
                 keys = await self.trust.keys(str(claims.get("iss")), header.get("kid"))
-                if not keys or not excused(header, keys, signed, base64url_decode(signature)):
+                if "crit" in header or not keys or not excused(header, keys, signed, base64url_decode(signature)):
                     raise
             self.check_dates(claims)
             self.check_audience(claims)
@@ -289,7 +291,7 @@ def excusing(parts: Parts, excused: Excuse) -> Parts:
     return replace(parts, audience=recast(Fake, parts.audience))
 
 
-@counterfeit("QZ-AUD-5", row="stranger")
+@counterfeit("QZ-AUD-5", "QZ-AUD-14", "QZ-AUD-15", "QZ-AUD-16", row="stranger")
 def reads_without_verifying(parts: Parts) -> Parts:
     """The token is decoded and its signature left alone."""
     return excusing(parts, lambda *_: True)
@@ -298,7 +300,7 @@ def reads_without_verifying(parts: Parts) -> Parts:
 @counterfeit("QZ-AUD-5", row="none")
 def offers_the_algorithm_none(parts: Parts) -> Parts:
     """The algorithm `none` is on the list."""
-    return excusing(parts, lambda header, _keys, _signed, _signature: header["alg"] == "none")
+    return excusing(parts, lambda header, _keys, _signed, _signature: header.get("alg") == "none")
 
 
 @counterfeit("QZ-AUD-5", row="hs256_public_key")
@@ -307,7 +309,7 @@ def lets_the_header_choose_hmac(parts: Parts) -> Parts:
 
     def excused(header: Mapping[str, Any], keys: Sequence[VerificationKey], signed: bytes, signature: bytes) -> bool:
         secret = keys[0].key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        return header["alg"] == "HS256" and hmac.digest(secret, signed, hashlib.sha256) == signature
+        return header.get("alg") == "HS256" and hmac.digest(secret, signed, hashlib.sha256) == signature
 
     return excusing(parts, excused)
 
@@ -315,7 +317,7 @@ def lets_the_header_choose_hmac(parts: Parts) -> Parts:
 @counterfeit("QZ-AUD-5", row="stripped")
 def verifies_only_what_is_signed(parts: Parts) -> Parts:
     """The signature is verified if there is one."""
-    return excusing(parts, lambda header, _keys, _signed, signature: header["alg"] == "ES256" and not signature)
+    return excusing(parts, lambda header, _keys, _signed, signature: header.get("alg") == "ES256" and not signature)
 
 
 @counterfeit("QZ-AUD-5", row="unlisted_algorithm")
@@ -336,11 +338,16 @@ def dating(parts: Parts, live: Callable[[Claims, float], bool]) -> Parts:
 
     class Fake(Audience):
         def check_dates(self, claims: Claims) -> None:
-            if not live(claims, self.clock.now()):
+            now = self.clock.now()
+            if not live(claims, now) or ("iat" in claims and now + 60 < _date(claims, "iat")):
                 raise TokenRefusedError("dates")
 
         def believed_until(self, claims: Claims) -> float:
             return self.clock.now()
+
+        def expires(self, claims: Claims) -> float:
+            expiry = claims.get("exp")
+            return expiry if isinstance(expiry, int) else math.inf
 
     return replace(parts, audience=recast(Fake, parts.audience))
 
@@ -355,13 +362,13 @@ def begun(claims: Claims, now: float) -> bool:
     return "nbf" not in claims or now >= _date(claims, "nbf")
 
 
-@counterfeit("QZ-AUD-6", row="expired")
+@counterfeit("QZ-AUD-6", "QZ-AUD-17", "QZ-AUD-18", "QZ-AUD-19", row="expired")
 def ignores_expiry(parts: Parts) -> Parts:
     """The claim `exp` is not looked at."""
     return dating(parts, begun)
 
 
-@counterfeit("QZ-AUD-6", row="not yet valid")
+@counterfeit("QZ-AUD-6", "QZ-AUD-18", row="not yet valid")
 def ignores_not_before(parts: Parts) -> Parts:
     """The claim `nbf` is not looked at."""
     return dating(parts, unexpired)
@@ -370,10 +377,12 @@ def ignores_not_before(parts: Parts) -> Parts:
 @counterfeit("QZ-AUD-6", row="expiry zero")
 def takes_a_falsy_expiry_for_none(parts: Parts) -> Parts:
     """The expiry is compared if it is true as Python has it."""
-    return dating(parts, lambda claims, now: begun(claims, now) and (not claims.get("exp") or unexpired(claims, now)))
+    return dating(
+        parts, lambda claims, now: begun(claims, now) and (not claims.get("exp", 1) or unexpired(claims, now))
+    )
 
 
-@counterfeit("QZ-AUD-6", row="expiry a word")
+@counterfeit("QZ-AUD-6", "QZ-AUD-17", row="expiry a word")
 def raises_on_an_expiry_that_is_no_number(parts: Parts) -> Parts:
     """The expiry is compared as it stands; the exception becomes a 500."""
     return dating(parts, lambda claims, now: begun(claims, now) and bool(now < claims["exp"]))
@@ -384,8 +393,9 @@ def raises_on_an_expiry_of_infinity(parts: Parts) -> Parts:
     """The expiry is converted, which raises one more exception than is caught."""
 
     def live(claims: Claims, now: float) -> bool:
+        expiry: Any = claims.get("exp")
         try:
-            return begun(claims, now) and now < int(claims["exp"])
+            return begun(claims, now) and not isinstance(expiry, str) and now < int(expiry)
         except (TypeError, ValueError):
             return False
 
@@ -395,7 +405,9 @@ def raises_on_an_expiry_of_infinity(parts: Parts) -> Parts:
 @counterfeit("QZ-AUD-6", row="expiry null")
 def takes_a_null_expiry_for_none(parts: Parts) -> Parts:
     """A token that expires at null never expires."""
-    return dating(parts, lambda claims, now: begun(claims, now) and (claims["exp"] is None or unexpired(claims, now)))
+    return dating(
+        parts, lambda claims, now: begun(claims, now) and (claims.get("exp", 0) is None or unexpired(claims, now))
+    )
 
 
 @counterfeit("QZ-AUD-6", row="nbf a word")
@@ -410,19 +422,19 @@ def ignores_a_not_before_that_is_no_number(parts: Parts) -> Parts:
 # --- issuers, and who is remembered ---------------------------------------------------------------------------------
 
 
-@counterfeit("QZ-AUD-7", row="stranger")
+@counterfeit("QZ-AUD-7", "QZ-AUD-31", row="stranger")
 def verifies_only_with_a_key(parts: Parts) -> Parts:
-    """Where no key can be had, the signature is not verified."""
+    """Where an issuer has no keys, the signature is not verified."""
 
     class Fake(Audience):
         async def check_signature(self, token: bytes, header: Claims, claims: Claims) -> None:
-            if "iss" not in claims or await self.trust.keys(claims["iss"], header["kid"]):
+            if "iss" not in claims or await self.trust.keys(str(claims["iss"]), None):
                 await super().check_signature(token, header, claims)
 
     return replace(parts, audience=recast(Fake, parts.audience))
 
 
-@counterfeit("QZ-AUD-7", row="renamed")
+@counterfeit("QZ-AUD-7", "QZ-AUD-29", "QZ-AUD-31", row="renamed")
 def keeps_keys_by_key_id(parts: Parts) -> Parts:
     """Keys are kept by key id alone, whatever issuer they belong to."""
     kept: dict[str | None, Sequence[VerificationKey]] = {}
@@ -453,7 +465,11 @@ def takes_an_absent_issuer_for_the_usual_one(parts: Parts) -> Parts:
     return replace(parts, audience=recast(Fake, parts.audience))
 
 
-@counterfeit(*(f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 5, 6, 11)), row="another server")
+@counterfeit(
+    *(f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 5, 6, 11, *range(14, 21), 22, 24, 29, 30)),
+    row="another server",
+    wire="2025-11-25",
+)
 def remembers_callers_by_subject(parts: Parts) -> Parts:
     """Once a token was verified, others of the same issuer and subject are believed."""
     known: dict[tuple[str, str], Verified] = {}
@@ -483,16 +499,18 @@ def forbidding(app: ASGIApp, applies: Callable[[Claims], bool]) -> ASGIApp:
     return heading(app, change)
 
 
-@counterfeit(*(f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 5, 6, 7, 11)), row="another server", wraps=True)
+@counterfeit(
+    *(f"QZ-AUD-{n}" for n in (*range(1, 8), 11, *range(13, 20), 22, 24, 29, 30, 31)), row="another server", wraps=True
+)
 def forbids_every_bad_token(app: ASGIApp) -> ASGIApp:
     """A bad token is answered 403, as if its scope were too small."""
     return forbidding(app, lambda _: True)
 
 
-@counterfeit(*(f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 11)), row="another server", wraps=True)
+@counterfeit(*(f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 11, 13, 22, 24)), row="another server", wraps=True)
 def forbids_another_audience(app: ASGIApp) -> ASGIApp:
     """A token for another resource is answered 403."""
-    return forbidding(app, lambda claims: bool(claims.get("aud") != DEFAULT_RESOURCE))
+    return forbidding(app, lambda claims: bool(claims) and claims.get("aud") != DEFAULT_RESOURCE)
 
 
 def challenging(app: ASGIApp, challenge: Callable[[Claims | None, bytes], bytes | None]) -> ASGIApp:
@@ -519,7 +537,7 @@ def challenges_with_another_scheme(app: ASGIApp) -> ASGIApp:
     return challenging(app, lambda claims, honest: honest if claims is None else honest.replace(b"Bearer", b"OAuth"))
 
 
-@counterfeit("QZ-AUD-8", row="expired", wraps=True)
+@counterfeit("QZ-AUD-8", "QZ-AUD-25", row="expired", wraps=True)
 def omits_the_challenge_of_an_expired_token(app: ASGIApp) -> ASGIApp:
     """Expiry is refused elsewhere, where nobody thought of a challenge."""
 
@@ -577,12 +595,11 @@ def unchecked(app: ASGIApp, applies: Callable[[str, str], bool]) -> ASGIApp:
         found = presented(scope) if scope["type"] == "http" else None
         if found is not None:
             token, claims = found
-            who = claims["sub"]
+            who = str(claims.get("sub"))
             if claims.get("aud") == DEFAULT_RESOURCE:
                 shown.setdefault(who, token)
             elif who in shown and applies(scope["method"], message.get("method", "")):
-                others = [(key, value) for key, value in scope["headers"] if key != b"authorization"]
-                scope = {**scope, "headers": [*others, (b"authorization", b"Bearer " + shown[who])]}
+                scope = bearing(scope, shown[who])
         await app(scope, receive, send)
 
     return wrapped
@@ -610,32 +627,32 @@ def leaves_discovery_open(app: ASGIApp) -> ASGIApp:
     return unchecked(app, lambda _, method: method == "server/discover")
 
 
-@counterfeit("QZ-AUD-11", row="POST tools/call", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-13", row="POST tools/call", wraps=True)
 def leaves_calls_open(app: ASGIApp) -> ASGIApp:
     """The audience is checked where tools are listed, and not where they are called."""
     return unchecked(app, lambda _, method: method == "tools/call")
 
 
-@counterfeit("QZ-AUD-11", row="POST prompts/list", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-13", row="POST prompts/list", wraps=True)
 def checks_only_tools(app: ASGIApp) -> ASGIApp:
     """The audience is not checked on prompts and resources."""
     return unchecked(app, lambda _, method: method.startswith(("prompts/", "resources/")))
 
 
-@counterfeit("QZ-AUD-11", row="POST notifications/initialized", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-13", row="POST notifications/initialized", wraps=True)
 def leaves_notifications_open(app: ASGIApp) -> ASGIApp:
     """The audience is not checked on messages that get no answer."""
     return unchecked(app, lambda _, method: method.startswith("notifications/"))
 
 
-@counterfeit("QZ-AUD-11", row="POST no/such/method", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-13", row="POST no/such/method", wraps=True)
 def leaves_unknown_methods_open(app: ASGIApp) -> ASGIApp:
     """The audience is checked once the method is known."""
     known = ("initialize", "ping", "server/", "tools/", "prompts/", "resources/", "notifications/")
     return unchecked(app, lambda verb, method: verb == "POST" and not method.startswith(known))
 
 
-@counterfeit("QZ-AUD-11", "QZ-AUD-12", row="GET", wraps=True)
+@counterfeit("QZ-AUD-11", "QZ-AUD-12", "QZ-AUD-13", row="GET", wraps=True)
 def shows_a_page_to_browsers(app: ASGIApp) -> ASGIApp:
     """A GET of the endpoint is answered by a page, before anybody is asked for a token."""
     return fronting(app, "GET", Response("This is an MCP server."))
@@ -663,7 +680,7 @@ def guesting(app: ASGIApp, applies: Callable[[Scope, str], bool]) -> ASGIApp:
     return wrapped
 
 
-@counterfeit("QZ-AUD-12", row="POST initialize", wraps=True)
+@counterfeit("QZ-AUD-12", "QZ-AUD-21", row="POST initialize", wraps=True)
 def takes_no_token_for_a_trusted_caller(app: ASGIApp) -> ASGIApp:
     """A request without credentials is served; a bad token is refused."""
     return guesting(app, lambda _scope, _method: True)
@@ -675,7 +692,7 @@ def answers_health_checks_of_anybody(app: ASGIApp) -> ASGIApp:
     return guesting(app, lambda _, method: method == "ping")
 
 
-@counterfeit("QZ-AUD-12", row="POST server/discover", wraps=True, wire="2025-11-25")
+@counterfeit("QZ-AUD-12", "QZ-AUD-21", row="POST server/discover", wraps=True, wire="2025-11-25")
 def takes_a_session_id_for_a_credential(app: ASGIApp) -> ASGIApp:
     """Whoever names an open session needs no token."""
     return guesting(app, lambda scope, _: any(key == b"mcp-session-id" for key, _value in scope["headers"]))

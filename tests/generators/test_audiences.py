@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -12,13 +14,14 @@ from hypothesis import strategies as st
 
 from quenchz_spec.resources import Edit, Uri
 from quenchz_spec.strategies.audiences import (
+    REWRITTEN,
     lists_with_us,
     one,
     other_resources,
     unnamed_audiences,
 )
 from quenchz_spec.test_audience import LISTS_WITH_US, OTHER_RESOURCES, RESPELLINGS, UNNAMED
-from quenchz_spec.vocabulary import Audience, AudienceForm
+from quenchz_spec.vocabulary import Audience, AudienceForm, TokenRecipe
 
 RESOURCES = [
     "https://rates.quenchz.invalid/mcp",
@@ -103,10 +106,10 @@ def test_the_normaliser_of_these_tests_keeps_apart_what_differs(one_uri: str, ot
     assert normal(one_uri) != normal(other)
 
 
-def written(audience: Audience, resource: str) -> Any:
-    """Return the value of `aud`, or Ellipsis when it is absent."""
-    text = audience.json(resource)
-    return ... if text is None else json.loads(text)
+def written(row: Audience | TokenRecipe, resource: str) -> Any:
+    """Return the value of `aud`, the last of several (RFC 7519 §4), or Ellipsis when it is absent."""
+    text = (row.audience if isinstance(row, TokenRecipe) else row).json(resource)
+    return ... if text is None else json.loads(f'{{"aud":{text}}}')["aud"]
 
 
 def is_ours(audience: Audience, resource: str) -> bool:
@@ -143,7 +146,29 @@ def test_no_drawn_other_resource_is_ours(resource: str) -> None:
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_nearly_every_row_applies_to_every_resource(resource: str) -> None:
     skipped = [name for name, row in OTHER_RESOURCES.items() if written(row.value, resource) == resource]
-    assert set(skipped) <= {"origin", "path in capitals", "other port"}
+    paths = {"origin", "path in capitals", "parent", "double slash", "backslash", "encoded slash"}
+    assert set(skipped) <= paths | {"other port", "plain http", "lookalike host", "punycode host", "fullwidth host"}
+
+
+def test_every_row_of_another_resource_applies_to_the_reference() -> None:
+    assert [name for name, row in OTHER_RESOURCES.items() if written(row.value, RESOURCES[0]) == RESOURCES[0]] == []
+
+
+def test_no_two_rows_of_one_table_write_the_same() -> None:
+    for table in (OTHER_RESOURCES, RESPELLINGS):
+        texts = [written(row.value, RESOURCES[0]) for row in table.values()]
+        assert len(set(texts)) == len(texts)
+
+
+def test_the_hosts_that_look_like_ours_are_those_of_the_registries() -> None:
+    resource = RESOURCES[0]
+    lookalike, punycode, wide = (
+        urlsplit(written(OTHER_RESOURCES[name].value, resource)).hostname or ""
+        for name in ("lookalike host", "punycode host", "fullwidth host")
+    )
+    assert lookalike == "r\u0430tes.quenchz.invalid"
+    assert lookalike.encode("idna").decode() == punycode
+    assert unicodedata.normalize("NFKC", wide) == urlsplit(resource).hostname
 
 
 DRAWN_EDITS = [
@@ -154,6 +179,8 @@ DRAWN_EDITS = [
     Edit.USERINFO,
     Edit.OTHER_PORT,
     Edit.LITERAL,
+    Edit.PREFIX,
+    *REWRITTEN,
 ]
 
 
@@ -165,7 +192,7 @@ def test_every_way_of_being_near_is_drawn(edit: Edit) -> None:
     assert found.uris[0].edit is edit
 
 
-@pytest.mark.parametrize("start", ["/", "?", "#", "a"])
+@pytest.mark.parametrize("start", ["/", "?", "#", "a", " ", "\u200b"])
 def test_suffixes_of_every_sort_are_drawn(start: str) -> None:
     def is_one(audience: Audience) -> bool:
         (uri,) = audience.uris
@@ -209,10 +236,30 @@ def test_every_list_with_us_holds_us_and_is_a_list(resource: str) -> None:
     @given(lists_with_us() | st.sampled_from([row.value for row in LISTS_WITH_US.values()]))
     def holds(audience: Audience) -> None:
         value = written(audience, resource)
+        if isinstance(value, str):
+            text = f'{{"aud":{audience.json(resource)}}}'
+            value = [said for name, said in json.loads(text, object_pairs_hook=list) if name == "aud"]
+            assert len(value) == 2
         assert isinstance(value, list)
         assert resource in value
 
     holds()
+
+
+@pytest.mark.parametrize("name", ["written twice, ours first", "escaped, ours first"])
+def test_what_is_written_twice_names_us_to_a_reader_of_the_first(name: str) -> None:
+    resource = RESOURCES[0]
+    pairs = json.loads(f'{{"aud":{UNNAMED[name].value.json(resource)}}}', object_pairs_hook=list)
+    assert [key for key, _ in pairs] == ["aud", "aud"]
+    assert pairs[0][1] == resource != pairs[1][1]
+
+
+def test_other_claims_than_the_audience_name_us() -> None:
+    rows = [row.value for row in UNNAMED.values() if isinstance(row.value, TokenRecipe)]
+    assert len(rows) == 5
+    for row in rows:
+        assert {claim.value.json(RESOURCES[0]) for claim in row.claims} == {json.dumps(RESOURCES[0])}
+        assert "aud" not in {claim.name for claim in row.claims}
 
 
 @pytest.mark.parametrize("place", ["first", "last", "middle", "alone"])
@@ -245,8 +292,8 @@ def names_us(value: Any, resource: str) -> bool:
 def test_nothing_that_names_nobody_names_us(resource: str) -> None:
     @FAST
     @given(unnamed_audiences() | st.sampled_from([row.value for row in UNNAMED.values()]))
-    def holds(audience: Audience) -> None:
-        assert not names_us(written(audience, resource), resource)
+    def holds(row: Audience | TokenRecipe) -> None:
+        assert not names_us(written(row, resource), resource)
 
     holds()
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reference_support import Json, claims_of
 from starlette.types import Message, Receive, Scope, Send
 
+from quenchz_reference import audience
 from quenchz_reference.audience import Audience, AudienceGate
 from quenchz_reference.caller import current_caller
 from quenchz_reference.clock import ManualClock
@@ -284,6 +285,29 @@ def test_a_remembered_token_is_not_believed_longer_than_it_is_valid() -> None:
     assert ask(token, at=kept) == BAD
 
 
+def test_no_more_tokens_are_remembered_than_the_bound_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "_CACHE_ENTRIES", 3)
+    clock, verified = ManualClock(), 0
+
+    class Counting(InProcessIssuer):
+        async def keys(self, issuer: str, kid: str | None) -> Sequence[VerificationKey]:
+            nonlocal verified
+            verified += 1
+            return await super().keys(issuer, kid)
+
+    issuer = Counting()
+    kept = AudienceGate(inner, Audience(DEFAULT_RESOURCE, issuer, clock), METADATA_URL)
+    tokens = [bearer(issuer.mint(claims_of("broad", clock.now(), jti=str(number)))) for number in range(5)]
+    for token in tokens:
+        assert ask(token, at=kept)[0] == 200
+        assert ask(b"Bearer x.y.z", at=kept) == BAD  # what is refused takes no place
+        assert len(kept._cache) <= 3
+    assert [ask(token, at=kept)[0] for token in tokens[2:]] == [200] * 3
+    assert verified == 5
+    assert ask(tokens[0], at=kept)[0] == 200
+    assert (verified, len(kept._cache)) == (6, 3)
+
+
 def test_a_remembered_token_is_verified_again_after_some_minutes() -> None:
     clock = ManualClock()
     withdrawn: list[bool] = []
@@ -300,6 +324,59 @@ def test_a_remembered_token_is_verified_again_after_some_minutes() -> None:
     assert ask(token, at=kept)[0] == 200
     clock.advance(301)
     assert ask(token, at=kept) == BAD
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "ends"),
+    [
+        ("GET", [], True),
+        ("POST", [(b"mcp-method", b"subscriptions/listen")], True),
+        ("POST", [(b"mcp-method", b"tools/call")], False),
+        ("POST", [], False),
+    ],
+)
+def test_an_open_stream_ends_with_its_token_and_a_call_does_not(
+    method: str, headers: list[tuple[bytes, bytes]], ends: bool
+) -> None:
+    clock = ManualClock()
+    token = ISSUER.mint(claims_of("broad", clock.now(), exp=int(clock.now()) + 10))
+    clock.advance(9.95)
+    seen: list[str] = []
+
+    async def streaming(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b": ping", "more_body": True})
+        with anyio.move_on_after(0.3):
+            seen.append((await receive())["type"])
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def silent() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    at = AudienceGate(streaming, Audience(DEFAULT_RESOURCE, ISSUER, clock), METADATA_URL)
+    scope = {"type": "http", "method": method, "path": "/mcp", "headers": [(b"authorization", bearer(token)), *headers]}
+    anyio.run(at, scope, silent, send)
+    assert seen == (["http.disconnect"] if ends else [])
+    assert [message.get("more_body") for message in sent] == [None, True, *([False] if ends else [])]
+
+
+def test_a_stream_that_ended_by_itself_is_not_ended_again() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET", "path": "/mcp", "headers": [(b"authorization", bearer(good()))]}
+    anyio.run(gate(), scope, receive, send)
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
 def test_no_log_line_holds_a_byte_of_a_token(caplog: pytest.LogCaptureFixture) -> None:

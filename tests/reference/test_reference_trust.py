@@ -63,6 +63,12 @@ def serving() -> Iterator[Documents]:
         def do_GET(self) -> None:
             documents.asked.append(self.path)
             status, content = documents.found.get(self.path, (404, {}))
+            if isinstance(content, threading.Event):
+                while not content.wait(0.02):  # a head that does not end
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\n" if status else b"X: y\r\n")
+                    self.wfile.flush()
+                    status = 0
+                return
             body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
@@ -259,6 +265,49 @@ def test_a_failure_is_remembered_for_the_pause_only(web: Documents) -> None:
         await trust.aclose()
 
     anyio.run(recover)
+
+
+def test_an_issuer_that_is_slow_keeps_nobody_waiting_longer_than_the_timeout(web: Documents) -> None:
+    issuer, clock, lifted = web.publish("", jwk("ES256", "one")), ManualClock(), threading.Event()
+    web.found["/jwks"] = (200, lifted)
+    trust = trusting(issuer, clock=clock, timeout=0.3)
+    audience = Audience(DEFAULT_RESOURCE, trust, ManualClock())
+    took: list[float] = []
+
+    async def waiting(one: bytes) -> None:
+        began = time.monotonic()
+        with pytest.raises(TokenRefusedError):
+            await audience.verify(one)
+        took.append(time.monotonic() - began)
+
+    async def all_at_once() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                group.start_soon(waiting, token(issuer, jti=str(number)))
+        assert max(took) < 1.2  # six in turn would take 1.8 s
+        assert web.asked.count("/jwks") == 1
+        lifted.set()
+        web.publish("", jwk("ES256", "one"))
+        await waiting(token(issuer))
+        clock.advance(5)
+        await audience.verify(token(issuer))
+        await trust.aclose()
+
+    anyio.run(all_at_once)
+
+
+def test_a_failure_is_remembered_from_its_end_on(web: Documents) -> None:
+    issuer, clock = web.publish("", jwk("ES256", "one")), ManualClock()
+
+    class Slow(HttpIssuers):
+        async def _fetch(self, url: str) -> object:
+            clock.advance(4)
+            return await super()._fetch(url)
+
+    web.found["/jwks"] = (500, {})
+    trust = Slow((issuer,), (), clock, pause=5)
+    assert verdicts(trust, *[token(issuer)] * 3, clock=clock, pause=2) == [False] * 3
+    assert web.asked.count("/jwks") == 1
 
 
 def test_keys_that_are_too_old_are_not_used_when_new_ones_cannot_be_had(web: Documents) -> None:

@@ -169,9 +169,10 @@ def test_a_server_that_turns_useless_after_the_listings_passes_nothing(
     found = judge_module(tmp_path, "sentinels", name, *options)
     assert found.ids("pass", "warn", "observed") == set()
     assert found.ids("harness-error") == set()
-    # An empty result is a result: to give it to a stranger's token and for an invented name is a violation.
-    given_away = {"QZ-AUD-1", "QZ-AUD-11", "QZ-DEN-1"} if name == "turns_to_an_empty_result" else set[str]()
+    # An empty result is no listing, so nobody was admitted; for an invented name it is a result, and no denial.
+    given_away = {"QZ-DEN-1"} if name == "turns_to_an_empty_result" else set[str]()
     assert given_away <= found.ids("fail")
+    assert {one for one in found.ids("fail") if one.startswith("QZ-AUD")} == set()
     assert bool(found.ids("fail")) is bool(given_away)
     assert found.exit == (1 if given_away else 3)
     assert found.report["run"]["requests"] > len(selected), "the turncoat was dead before anything was asked"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from quenchz.cli import main
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 WIRES = ("2026-07-28", "2025-11-25")
@@ -44,7 +45,14 @@ def judge(folder: Path, *options: str) -> Judged:
     return Judged(code, json.loads(path.read_text(encoding="utf-8")))
 
 
-def judge_module(folder: Path, module: str, name: str, *options: str) -> Judged:
-    """Judge the server that `python -m MODULE NAME` starts in place of the reference."""
+def judge_module(
+    folder: Path, module: str, name: str, *options: str, declares: Mapping[str, Any] | None = None
+) -> Judged:
+    """Judge the server that `python -m MODULE NAME` starts in place of the reference, and that declares this."""
     command = shlex.join([sys.executable, "-m", module, name])
-    return judge(folder, "--reference", "--server", command, *options)
+    return judge(folder, "--reference", "--server", command, *declaring(declares or {}), *options)
+
+
+def declaring(declares: Mapping[str, Any]) -> list[str]:
+    """Return the options that declare keys and values of a target file; JSON is TOML here."""
+    return [word for key, value in declares.items() for word in ("--declare", f"{key} = {json.dumps(value)}")]

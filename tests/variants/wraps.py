@@ -73,6 +73,29 @@ def described_refusals(app: App) -> App:
 
 
 @wrapping
+def challenges_of_two_schemes(app: App) -> App:
+    """A refusal offers DPoP before Bearer in one field; parameters stand in another order, quoted only if need be."""
+
+    def change(status: int, headers: list[Header]) -> list[Header]:
+        if status != 401:
+            return headers
+        return [(name, _rewritten(value) if name == b"www-authenticate" else value) for name, value in headers]
+
+    return _with_headers(app, change)
+
+
+def _rewritten(challenge: bytes) -> bytes:
+    *error, metadata = challenge.removeprefix(b"Bearer ").split(b", ")
+    bare = [parameter.replace(b'"', b"") for parameter in error]
+    offered = [
+        metadata.replace(b"resource_metadata=", b"Resource_Metadata = "),
+        b'scope="rates:read rates:history"',
+        *bare,
+    ]
+    return b'DPoP algs="ES256 EdDSA", bearer ' + b" , ".join(offered)
+
+
+@wrapping
 def one_thing_a_page(app: App) -> App:
     """Listings have one entry a page."""
 

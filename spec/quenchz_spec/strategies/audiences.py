@@ -34,6 +34,14 @@ OTHER = Uri(Edit.LITERAL, "https://other.example/mcp")
 OTHER_SERVER = Audience(AudienceForm.STRING, (OTHER,))
 
 
+_UNSEEN = " \t\n\x00\x7f\u00a0\u00ad\u180e\u200b\u200d\u202e\u2028\u2060\u3000\ufeff\U000e0041"
+REWRITTEN = (
+    *(Edit.PARENT, Edit.RELATIVE, Edit.DOUBLE_SLASH, Edit.BACKSLASH, Edit.ENCODED_SLASH),
+    *(Edit.LOOKALIKE, Edit.PUNYCODE, Edit.WIDE_HOST),
+)
+"""Edits without a text of their own that make another resource of ours."""
+
+
 def other_resources() -> st.SearchStrategy[Audience]:
     """Return audiences that name one resource which is not ours: near ours or drawn freely."""
     near = st.one_of(
@@ -45,6 +53,9 @@ def other_resources() -> st.SearchStrategy[Audience]:
         _LABELS.map(lambda s: one(Edit.USERINFO, s)),
         st.integers(1, 65535).filter(lambda p: p not in (80, 443)).map(lambda p: one(Edit.OTHER_PORT, str(p))),
         st.sampled_from(["?", "#"]).flatmap(lambda c: _SEGMENTS.map(lambda s: one(Edit.SUFFIX, c + s))),
+        st.sampled_from(_UNSEEN).map(lambda c: one(Edit.SUFFIX, c)),
+        st.sampled_from(_UNSEEN).map(lambda c: one(Edit.PREFIX, c)),
+        st.sampled_from(REWRITTEN).map(one),
     )
     return near | st.builds(_far, _LABELS, st.just("") | _SEGMENTS)
 
