@@ -69,7 +69,6 @@ def reference_target(resource: str = RESOURCE) -> Target:
         ),
         may_call=("refresh_cache", "full_history"),
         fresh_budgets=True,
-        mintable=True,
         leeway=0.0,
         refetch=KEYS_REFETCH,
         patience=KEYS_TIMEOUT,

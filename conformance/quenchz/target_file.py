@@ -156,7 +156,6 @@ def read_target_file(path: Path, url: str | None = None, tokens_file: Path | Non
         ),
         mask_headers=_Table(top.table("mask"), f"{path}: mask.", ("headers",)).strings("headers"),
         fresh_budgets=tokens.take("tenants", bool, False) and source == "suite-issuer",
-        mintable=source == "suite-issuer",
         **_declared(top),
     )
     names = [caller.name for caller in callers]

@@ -73,7 +73,7 @@ class Target:
     """What is known of a server before the first request (design of the target file: spec/schemas/target.json).
 
     `broad` and `narrow` name the two callers whose listings define what is hidden. `fresh_budgets` says that the
-    judge can have an untouched budget for an example. `mintable` says that any token recipe can be minted. `hidden`
+    judge can have an untouched budget for an example. `hidden`
     holds pairs of a kind and a name that the target declares hidden from the narrow caller; what the listings show
     hidden is added to it. `may_call` names tools that may be run for real although nothing says they only read.
 
@@ -97,7 +97,6 @@ class Target:
     challengeable: tuple[str, ...] = ()
     mask_headers: tuple[str, ...] = ()
     fresh_budgets: bool = False
-    mintable: bool = False
     audience: str = "exact"
     leeway: float | None = None
     profiles: tuple[str, ...] = ()

@@ -34,3 +34,10 @@ DECLARED: dict[str, frozenset[str]] = {
         "rows_are_cut_before_they_are_certified": "X4",
     }.items()
 }
+
+SHARED = frozenset(
+    {f"QZ-AUD-{n}" for n in (1, 2, 3, 4, 6, 8, 9, 10, 12)}
+    | {f"QZ-CRT-{n}" for n in range(2, 8)}
+    | {"QZ-DEN-1", "QZ-DEN-4", "QZ-RSV-3", "QZ-RSV-4"}
+)
+"""The requirements that both clients have examples of."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agreement.declared import SHARED
 from counterfeits import counterfeits
 from field.fastmcp.run import start
 from quenchz.issuer import SuiteIssuer
@@ -140,14 +141,18 @@ def _fastmcp(folder: Path) -> Generator[Path, None, None]:
 
 
 def every_server() -> dict[tuple[str, str], Serving]:
-    """Return what starts each server, by what sort it is of and by its name."""
+    """Return what starts each server, by what sort it is of and by its name.
+
+    Counterfeits are those that touch a claim which both clients make.
+    """
+    shared = [name for name, fake in counterfeits().items() if fake.ids & SHARED and not fake.declares]
     servers: dict[tuple[str, str], Serving] = {
         ("reference", "quenchz_reference"): lambda folder: serving(folder, "quenchz_reference"),
         ("field", "fastmcp"): _fastmcp,
         ("sentinel", "closed_port"): _closed_port,
     }
     for sort, module, names in (
-        ("counterfeit", "counterfeits", [name for name, fake in counterfeits().items() if not fake.declares]),
+        ("counterfeit", "counterfeits", shared),
         ("variant", "variants", [name for name, variant in variants().items() if not variant.declares]),
         ("sentinel", "sentinels", list(TURNCOATS)),
     ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from agreement.declared import DECLARED
+from agreement.declared import DECLARED, SHARED
 from agreement.serving import WINDOW, every_server, serving
 from quenchz.agree import agree, proved
 from quenchz.target_file import configured
@@ -40,6 +40,7 @@ def test_both_clients_find_nothing_wrong_with_the_reference_server(wire: str, tm
     assert len(found.examples) >= 10, found.text()
     assert found.agrees, found.text()
     assert {one.law for one in found.examples} == {"held"}
+    assert {one.requirement for one in found.examples} == SHARED - {"QZ-AUD-2"}  # which needs an issuer (X5)
     assert set(found.checks.values()) == {"pass"}
     assert len(found.checks) >= 20
 

@@ -148,6 +148,5 @@ export function encodedTarget(file: TokensFile, cast: Cast): JsonObject {
     challengeable: tuple(),
     mask_headers: tuple(),
     fresh_budgets: false,
-    mintable: false,
   });
 }

@@ -82,7 +82,7 @@ export const REQUIREMENTS = {
   },
   "QZ-AUD-8": {
     level: "must",
-    claim: "A 401 always tells how to authenticate: it has a Bearer challenge.",
+    claim: "A 401 always tells how to authenticate: it has a Bearer challenge that can be read.",
     norm: {
       source: "RFC 6750 §3",
       quote: 'the resource server MUST include the HTTP "WWW-Authenticate" response header field',

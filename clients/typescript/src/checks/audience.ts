@@ -1,5 +1,5 @@
 /** Checks 1 to 7: who is let in, who is refused, and how a refusal looks. */
-import { bearerOf } from "../challenges.js";
+import { bearerOf, unreadable } from "../challenges.js";
 import {
   answerWords,
   ask,
@@ -166,14 +166,15 @@ export function challenged(subject: Subject, bad: BadToken | undefined): Example
     make: async () => {
       const answer = await theRefusal(subject, bad?.credential ?? null);
       const challenge = bearerOf(answer);
-      if (challenge) return `${row}: Bearer ${[...challenge.parameters.keys()].join(", ")}`;
+      const broken = unreadable(answer);
+      if (challenge && broken === undefined) return `${row}: Bearer ${[...challenge.parameters.keys()].join(", ")}`;
       const [field] = fieldValues(answer.response, "www-authenticate");
       throw new Violation({
         held: row,
         sent: askWords(answer.ask),
-        received: `HTTP 401 with ${field === undefined ? "no WWW-Authenticate" : `WWW-Authenticate ${field}`}`,
-        expected: "a Bearer challenge",
-        signature: "no Bearer challenge",
+        received: `HTTP 401 with ${field === undefined ? "no WWW-Authenticate" : `WWW-Authenticate ${broken ?? field}`}`,
+        expected: "a Bearer challenge, in fields that follow RFC 9110 §11.6.1",
+        signature: broken === undefined ? "no challenge for Bearer" : "a challenge that no client can read",
       });
     },
   };
