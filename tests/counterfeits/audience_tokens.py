@@ -177,7 +177,7 @@ def compares_prompts_without_case(app: ASGIApp) -> ASGIApp:
     )
 
 
-@counterfeit("QZ-AUD-13", row="trailing slash", wraps=True)
+@counterfeit("QZ-AUD-13", row="trailing slash", wraps=True, wire="2025-11-25")
 def compares_streams_without_the_slash(app: ASGIApp) -> ASGIApp:
     """A GET is compared by a front end that knows no trailing slash."""
     return compared_elsewhere(
@@ -812,7 +812,7 @@ def raises_on_sql_that_does_not_parse(parts: Parts) -> Parts:
     return reading(parts, Fake)
 
 
-@counterfeit("QZ-AUD-16", row="unknown")
+@counterfeit("QZ-AUD-14", "QZ-AUD-16", "QZ-AUD-29", "QZ-AUD-30", row="kid a URL")
 def verifies_with_known_keys_only(parts: Parts) -> Parts:
     """Where a key id finds no key of a trusted issuer, there is nothing to verify with."""
 
@@ -826,7 +826,7 @@ def verifies_with_known_keys_only(parts: Parts) -> Parts:
     return reading(parts, Fake)
 
 
-@counterfeit("QZ-AUD-16", row="absent")
+@counterfeit("QZ-AUD-14", "QZ-AUD-16", row="jwk, no kid")
 def takes_a_key_id_for_granted(parts: Parts) -> Parts:
     """The header is asked for a key id that is not there; the exception becomes a 500."""
 
