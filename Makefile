@@ -45,7 +45,7 @@ prover: setup
 	cd clients/typescript && QUENCHZ_PYTHON=$(CURDIR)/.venv/bin/python npm run test:server
 
 test: lint field prover
-	$(RUN)python -m pytest -n 3 --dist worksteal
+	$(RUN)python -m pytest -n 4 --dist worksteal
 
 full: test
 	$(RUN)python tests/full_matrix.py
