@@ -1,8 +1,8 @@
 """`make full`: both clients judge every server there is, and must say the same of each.
 
-Writes docs/agreement.md with the date. Servers are run several at a time, since most of a proof is waiting for windows;
-the wires take turns. The Python client meets a server that was started for it, so that one client leaves nothing behind
-for the other.
+Writes docs/agreement.md with the date of each row. Servers are run several at a time, since most of a proof is waiting
+for windows; the wires take turns. The Python client meets a server that was started for it, so that one client leaves
+nothing behind for the other. With the names of servers or sorts only those are judged again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import datetime as dt
 import json
 import sys
 import tempfile
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,33 +28,52 @@ from quenchz_spec import LAW  # noqa: E402
 AT_A_TIME = 5
 WIRES = ("2026-07-28", "2025-11-25")
 PATH = ROOT / "docs" / "agreement.md"
+RESULT = ROOT / "tests" / "agreement" / "result.json"
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One server, judged by both clients on one wire."""
+class Row:
+    """One server on one wire: how many examples ended how, what was found, and whether all three agree."""
 
     sort: str
     name: str
-    found: Agreement
-
-    @property
-    def fits(self) -> bool:
-        """Whether both agree, and the prover's failing checks are those declared where any are."""
-        return self.found.agrees and self.found.failing == DECLARED.get(self.name, self.found.failing)
+    wire: str
+    held: int
+    violated: int
+    neither: int
+    ids: str
+    checks: str
+    agree: bool
+    date: str
 
     def line(self) -> str:
         """Return the row of the table."""
-        found = self.found
-        count = Counter(one.law for one in found.examples)
-        counts = " | ".join(str(count[outcome]) for outcome in ("held", "violated")) + f" | {_others(count)}"
-        both = ", ".join(sorted(found.ids("violated"), key=_order)) or ("" if found.examples else "nothing to judge")
-        checks = ", ".join(sorted(found.failing, key=_check_order))
-        return f"| {self.sort} | `{self.name}` | {found.wire} | {counts} | {both} | {checks} | {_yes(self.fits)} |"
+        counts = f"{self.held} | {self.violated} | {self.neither}"
+        said = self.ids or ("" if self.held + self.violated + self.neither else "nothing to judge")
+        agree = "yes" if self.agree else "**no**"
+        return (
+            f"| {self.sort} | `{self.name}` | {self.wire} | {counts} | {said} | {self.checks} | {agree} | {self.date} |"
+        )
 
 
-def _others(count: Counter[str]) -> int:
-    return count.total() - count["held"] - count["violated"]
+def row(sort: str, name: str, found: Agreement) -> Row:
+    """Return what is kept of one comparison.
+
+    It fits if both agree, and the prover's failing checks are those declared, where any are.
+    """
+    count = Counter(one.law for one in found.examples)
+    return Row(
+        sort,
+        name,
+        found.wire,
+        count["held"],
+        count["violated"],
+        count.total() - count["held"] - count["violated"],
+        ", ".join(sorted(found.ids("violated"), key=_order)),
+        ", ".join(sorted(found.failing, key=_check_order)),
+        found.agrees and found.failing == DECLARED.get(name, found.failing),
+        dt.datetime.now(dt.UTC).date().isoformat(),
+    )
 
 
 def _order(name: str) -> tuple[str, int]:
@@ -67,11 +85,7 @@ def _check_order(name: str) -> tuple[str, int]:
     return name[0], int(name[1:])
 
 
-def _yes(good: bool) -> str:
-    return "yes" if good else "**no**"
-
-
-def judged(sort: str, name: str, wire: str) -> Judged:
+def judged(sort: str, name: str, wire: str) -> Row:
     """Have both clients judge one server, each on a process of its own."""
     start = every_server()[sort, name]
     with (
@@ -81,10 +95,11 @@ def judged(sort: str, name: str, wire: str) -> Judged:
         start(Path(other)) as fresh,
     ):
         url = json.loads(fresh.read_text(encoding="utf-8"))["url"]
-        result = Judged(sort, name, agree(None, tokens, wire, again=lambda: (url, fresh)))
-    print(f"{sort} {name}, {wire}: {'agreed' if result.fits else 'NOT AGREED'}", flush=True)
-    if not result.fits:
-        print(result.found.text(), result.found.failing, flush=True)
+        found = agree(None, tokens, wire, again=lambda: (url, fresh))
+    result = row(sort, name, found)
+    print(f"{sort} {name}, {wire}: {'agreed' if result.agree else 'NOT AGREED'}", flush=True)
+    if not result.agree:
+        print(found.text(), result.checks, flush=True)
     return result
 
 
@@ -97,40 +112,48 @@ def planned(words: list[str]) -> list[tuple[str, str, str]]:
     return [one for one in plan if not words or set(words) & set(one)]
 
 
-def document(rows: list[Judged], seconds: float) -> str:
+def document(rows: list[Row]) -> str:
     """Return the dated table."""
-    examples = [one for row in rows for one in row.found.examples]
-    apart = sum(not one.agrees for one in examples)
-    violated = sum(one.law == "violated" for one in examples)
+    examples = sum(row.held + row.violated + row.neither for row in rows)
     sorts = Counter(row.sort for row in rows)
     said = ", ".join(f"{sorts[sort]} {sort}" for sort in ("reference", "counterfeit", "variant", "sentinel", "field"))
     head = f"""# Two clients, one law: {LAW}
 
-Written by `make full` on {dt.datetime.now(dt.UTC).date()}: {len(rows)} servers ({said}); {len(examples)} examples
-compared, {violated} of them violated, {apart} disagreements; {seconds / 60:.0f} minutes.
+Written by `make full`: {len(rows)} servers ({said}); {examples} examples compared,
+{sum(row.violated for row in rows)} of them violated; not agreed on: {sum(not row.agree for row in rows)} servers.
 
 Each example is judged three times: by the TypeScript prover itself, by the Python law on the exchanges that the prover
 recorded, and by the Python client, which makes the same example at a server of its own. A server is agreed on if all
 three say the same of every example; if there is none, both clients must have found nothing to judge. Where the failing
 checks were declared before the run (`tests/agreement/declared.py`), they are compared too.
 
-| sort | server | wire | held | violated | neither | ids violated | the prover's failing checks | agree |
-|---|---|---|---|---|---|---|---|---|
+| sort | server | wire | held | violated | neither | ids violated | the prover's failing checks | agree | date |
+|---|---|---|---|---|---|---|---|---|---|
 """
     return head + "\n".join(row.line() for row in rows) + "\n"
 
 
+def kept() -> dict[tuple[str, str], Row]:
+    """Return the rows of earlier runs."""
+    if not RESULT.exists():
+        return {}
+    rows = [Row(**data) for data in json.loads(RESULT.read_text(encoding="utf-8"))]
+    return {(row.name, row.wire): row for row in rows}
+
+
 def main(words: list[str]) -> int:
-    """Judge everything, write the table, and return 1 if any two disagree."""
-    began = time.monotonic()
+    """Judge everything, or the servers and sorts that are named; write the table; return 1 if any two disagree."""
+    sorts, names, wires = zip(*planned(words), strict=True)
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        sorts, names, wires = zip(*planned(words), strict=True)
-        rows = list(pool.map(judged, sorts, names, wires))
-    if not words:
-        PATH.parent.mkdir(exist_ok=True)
-        PATH.write_text(document(rows, time.monotonic() - began), encoding="utf-8")
-    apart = [row.name for row in rows if not row.fits]
-    print(f"{len(rows)} servers, not agreed on: {', '.join(apart) or 'none'}")
+        found = {(row.name, row.wire): row for row in pool.map(judged, sorts, names, wires)}
+    # What is not there any more is not kept, and what was not named keeps its row and its date.
+    old = kept() if words else {}
+    rows = [row for _, name, wire in planned([]) if (row := found.get((name, wire), old.get((name, wire)))) is not None]
+    RESULT.write_text(json.dumps([asdict(row) for row in rows], indent=0) + "\n", encoding="utf-8")
+    PATH.parent.mkdir(exist_ok=True)
+    PATH.write_text(document(rows), encoding="utf-8")
+    apart = [name for (name, _), row in found.items() if not row.agree]
+    print(f"{len(found)} servers, not agreed on: {', '.join(apart) or 'none'}")
     return 1 if apart else 0
 
 

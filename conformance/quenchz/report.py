@@ -173,10 +173,8 @@ def _invariant(invariant: Invariant, of: Sequence[Finding], level: str) -> list[
         if invariant is Invariant.AUDIENCE:
             counts += f" {f.recipes:>4} recipes"
         required_mark = "" if f.requirement.level in LEVELS[level] else " (not required)"
-        rows.append(
-            f"  {f.requirement.id:<10} {f.requirement.level.value:<8} {f.verdict.value:<14} {counts}{required_mark}"
-        )
-        rows += _wrapped(f.requirement.claim, " " * 13, 13)
+        rows.append(f"  {f.requirement.id:<10} {f.requirement.level.value:<8} {f.verdict.value:<14} {counts}")
+        rows += _wrapped(f.requirement.claim + required_mark, " " * 13, 13)
     return rows
 
 

@@ -128,7 +128,7 @@ EXCHANGE: dict[str, Any] = {
 }
 EXAMPLE: dict[str, Any] = {
     "kind": "example",
-    **{k: v for k, v in vars(example()).items() if k not in ("seconds", "violation")},
+    **{k: v for k, v in vars(example()).items() if k not in ("seconds", "violation", "recipes")},
 }
 HEADER_LINE = {"kind": "header", "quenchz_history": 1, **HEADER}
 
