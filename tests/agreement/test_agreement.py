@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+import all_agree
 from agreement.declared import DECLARED, SHARED
 from agreement.serving import WINDOW, every_server, serving
 from quenchz.agree import agree, proved
@@ -103,6 +104,14 @@ def test_what_the_prover_writes_fits_the_schemas_that_both_sides_share(
     assert len(lines) > 100
     for line in lines:
         jsonschema.validate(line, schema("history"))
+
+
+def test_the_published_table_is_that_of_the_kept_rows_and_all_agree() -> None:
+    rows = list(all_agree.kept().values())
+    assert all_agree.PATH.read_text(encoding="utf-8") == all_agree.document(rows)
+    assert [row.name for row in rows if not row.agree] == []
+    assert len(rows) >= 35
+    assert {row.checks for row in rows if row.sort in ("reference", "variant")} == {""}
 
 
 def test_every_registered_server_is_among_those_that_are_compared() -> None:
