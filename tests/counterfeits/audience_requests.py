@@ -553,7 +553,7 @@ def owning(parts: Parts, applies: Callable[[str], bool]) -> Parts:
     return replace(parts, audience_gate=Fake)
 
 
-@counterfeit("QZ-AUD-28", row="tools", wire="2025-11-25")
+@counterfeit("QZ-AUD-20", "QZ-AUD-28", row="GET", wire="2025-11-25")
 def takes_the_caller_from_the_session(parts: Parts) -> Parts:
     """A good token lets in; who it is was settled when the session was opened."""
     return owning(parts, lambda _: True)
