@@ -62,7 +62,8 @@ const SERVERS = [
   {
     name: "oidc-provider",
     authentication: "client_secret_basic",
-    absent: !existsSync(`${OIDC_PROVIDER}node_modules`),
+    // Skipped where nobody installed it (`make field` does), and never in CI: there it fails by not starting.
+    absent: !existsSync(`${OIDC_PROVIDER}node_modules`) && process.env.CI === undefined,
     start: (resource: string) =>
       started("node", `${OIDC_PROVIDER}server.js`, "--resource", resource, "--client", "broad"),
   },
