@@ -118,9 +118,8 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the prover said of one server: its exit code, its recorded history and its verdicts; or why it said none."""
+    """What the prover said of one server: its recorded history and its verdicts; or why it said none."""
 
-    exit: int
     history: History | None
     checks: dict[str, str]
     reason: str
@@ -167,11 +166,11 @@ def proved(
     if done.returncode == Exit.USAGE:
         raise ProverMissingError(f"the prover did not begin: {said[0].removeprefix('quenchz-prove: ')}")
     if recorded is None:
-        return Proof(done.returncode, None, {}, f"recorded nothing and said: {said[0]}")
+        return Proof(None, {}, f"recorded nothing and said: {said[0]}")
     checks = {found[1]: found[2] for note in items(data.get("notes")) if (found := _NOTE.match(str(note)))}
     first = next((str(note) for note in items(data.get("notes"))), "P1 untestable: no reason")
     reason = "" if recorded.examples else f"made no example ({_NOTE.sub('', first)})"
-    return Proof(done.returncode, recorded, checks, reason)
+    return Proof(recorded, checks, reason)
 
 
 def agree(
@@ -190,7 +189,10 @@ def agree(
     """
     configuration = configured(url, None, tokens_file)
     proof = proved(configuration, tokens_file, protocol)
-    made_at = configuration if again is None else configured(*_named(again()))
+    made_at = configuration
+    if again is not None:
+        url, tokens_file = again()
+        made_at = configured(url, None, tokens_file)
     recorded = () if proof.history is None else tuple(proof.history.examples)
     live, unreached = _live(made_at, recorded, protocol)
     if proof.history is None or not recorded:
@@ -203,10 +205,6 @@ def agree(
         if old.outcome != "void"
     ]
     return Agreement(configuration.url, protocol, tuple(examples), ("", unreached), proof.checks)
-
-
-def _named(server: tuple[str, Path]) -> tuple[str, None, Path]:
-    return server[0], None, server[1]
 
 
 def _live(
